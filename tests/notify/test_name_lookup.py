@@ -86,7 +86,7 @@ async def test_a_healthy_host_is_served_while_many_names_hang(names: Names) -> N
     assert (await post_to_good()).status == 200
     assert not evil.done()
     names.end()
-    assert set(await evil) == {"has a name that cannot be resolved"}
+    assert set(await evil) == {"has a name that does not resolve"}
     await sender.close()
 
 
@@ -112,7 +112,7 @@ async def test_a_thread_that_cannot_be_had_is_not_delivered_and_takes_no_place(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none_left)
         said = await post_to_evil(poster(), UNDER_WAY_MAX + 1)
-    assert set(said) == {"the system gives no thread"}
+    assert set(said) == {"the system cannot start a thread"}
     assert (await post_to_good()).status == 200
 
 

@@ -1,4 +1,4 @@
-"""The user's own app for one command: for what needs the task types that it declares."""
+"""A command loads the user's own app when it needs the task types that the app declares."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_app_for(context: typer.Context, target: str) -> Holdfast:
 def run_on(
     app: Holdfast, command: Callable[[Holdfast], Awaitable[T]], *, looks_only: bool = False
 ) -> T:
-    """Open the app, do it, close it."""
+    """Open the app, run the command on it, and close it."""
     if looks_only or app.settings.store.startswith("memory:"):
         url, namespace = app.settings.store, app.settings.namespace
         check_is_shared(store_from_url(url, app.clock, namespace, must_exist=looks_only), url)
@@ -38,7 +38,9 @@ def run_on(
     async def whole() -> T:
         async with app:
             if app.degraded:
-                raise StoreUnavailable("the store is out of reach, and a memory keeps nothing")
+                raise StoreUnavailable(
+                    "the store does not answer, and a memory store keeps nothing"
+                )
             return await command(app)
 
     return asyncio.run(whole())
@@ -53,8 +55,7 @@ def type_of(app: Holdfast, name: str) -> Submittable[Any, Any]:
 
 
 def payload_of(target: Submittable[Any, Any], text: str) -> Any:
-    """Read the payload as the type has it; a value that the type does not take is refused when
-    written."""
+    """Decode the payload by its type; the submission refuses a value that does not fit."""
     try:
         plain = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError) as error:

@@ -1,4 +1,4 @@
-"""The same command for many tasks: one refusal does not stop the others."""
+"""One command acts on many tasks, and one refusal does not stop the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class BatchReport:
 
 
 async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> BatchReport:
-    """Ask for each, in pages. A store out of reach ends it: the rest would fare the same."""
+    """Run the command on each task, in pages. A store that does not answer ends it, because the
+    remaining tasks would fail, too.
+    """
     report = BatchReport()
     for page in _pages(list(dict.fromkeys(ids))):
         answers = await asyncio.gather(*(_one(task_id, ask) for task_id in page))
@@ -54,7 +56,7 @@ async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Batc
 async def act_onward(
     session: Session, ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]
 ) -> BatchReport:
-    """Act as `act` does, for what goes on from a checkpoint, and say which of them cannot."""
+    """Run a command that continues tasks from their checkpoints, and warn of those that cannot."""
     ahead = await judge_checkpoints(session, ids)  # before a worker discards the checkpoint
     report = await act(ids, ask)
     going = {task.id for task in report.done}
@@ -73,10 +75,10 @@ def code_unknown(session: Session, tasks: Iterable[Task]) -> tuple[str, ...]:
 
 
 def hint_of_code(types: Sequence[str]) -> None:
-    """Say that checkpoints of these types were judged without the code that decides."""
+    """Say that checkpoints of these types were judged without the code that declares them."""
     if types:
         named = ", ".join(types[:NAMED]) + (", …" if len(types) > NAMED else "")
-        hint(f"the code of {named} is not known here: the service says whether a task starts over")
+        hint(f"the code of {named} is not known here; the service knows whether a task starts over")
 
 
 def warn_of(ahead: Sequence[Outlook]) -> None:
@@ -84,16 +86,16 @@ def warn_of(ahead: Sequence[Outlook]) -> None:
         warn(f"{one.task_id} {one.says}: {one.why}")
     if len(ahead) > NAMED:
         over = sum(one.starts_over for one in ahead)
-        warn(f"so for {len(ahead)} tasks in all, of which {over} start over")
+        warn(f"{len(ahead)} tasks in all are affected; {over} of them start over")
 
 
 def warn_of_starting_over(ahead: Forecast, number: int) -> None:
-    """Say how many tasks would start over, which, and if not all of them were looked at."""
+    """Say how many tasks would start over, which ones, and whether all of them were checked."""
     if number:
         named = ", ".join(ahead.ids[:NAMED]) + (", …" if number > len(ahead.ids[:NAMED]) else "")
         warn(f"{count(number, 'task')} would start over, with new effect keys: {named}")
     if ahead.says:
-        warn(f"who would start over is not known of all: {ahead.says}")
+        warn(f"not all tasks were checked for starting over: {ahead.says}")
 
 
 async def _one(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:
@@ -108,7 +110,9 @@ def _pages(ids: list[str]) -> Iterable[list[str]]:
 
 
 def print_report(report: BatchReport, *, json: bool, brief: bool = False) -> Exit:
-    """``brief``: counts and the first refusals, for a report on thousands."""
+    """Print the outcome and return the exit code; ``brief`` prints counts and the first refusals
+    only.
+    """
     if json:
         print_json(_shape(report))
         return report.code
@@ -125,9 +129,9 @@ def print_report(report: BatchReport, *, json: bool, brief: bool = False) -> Exi
 def _line(task: Task) -> Text:
     asked = ""
     if task.cancel_requested:
-        asked = f"  cancel asked for: {acts(task)}"
+        asked = f"  cancel requested: {acts(task)}"
     elif task.pause_requested:
-        asked = f"  pause asked for: {acts(task)}"
+        asked = f"  pause requested: {acts(task)}"
     return Text(f"{task.id}  ") + status_text(task.status) + Text(asked)
 
 

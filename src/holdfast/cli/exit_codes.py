@@ -1,4 +1,4 @@
-"""Exit codes, and the one line that says why a command failed. The only place for both."""
+"""This module alone maps errors to exit codes and prints the one line that explains an error."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Exit(IntEnum):
 EPILOG = """\b
 Exit codes:
   0  done
-  1  failed, or something was found (doctor, audit verify)
+  1  failed, or a check found something (doctor, audit verify)
   2  wrong usage
   3  no such task, plan, trigger, bulk action or worker
-  4  refused: the present state forbids it
-  5  the store is out of reach or cannot be used
+  4  refused: the present state does not allow it
+  5  the store does not answer or cannot be used
   6  invalid input or setting
-An error is one line on stderr that ends in its code: error: … [task-not-found]
+An error is one line on stderr that ends with its code: error: … [task-not-found]
 """
 
 _CODES: tuple[tuple[type[HoldfastError], Exit], ...] = (
@@ -76,14 +76,14 @@ def exit_code(error: HoldfastError) -> Exit:
 
 
 def print_error(error: HoldfastError, *, about: str = "") -> Exit:
-    """Say it on stderr; the code to end with."""
+    """Print the error on stderr and return the exit code for it."""
     said = str(error)
     _say(f"{said if about in said else f'{about}: {said}'}{_remedy(error, about)}", error.code)
     return exit_code(error)
 
 
 def _remedy(error: HoldfastError, task_id: str) -> str:
-    """Not all that is legal is a command under `holdfast tasks`."""
+    """Name the commands for a suspended task; not every legal command is under `holdfast tasks`."""
     if not isinstance(error, IllegalTransition) or not isinstance(error.status, Status):
         return ""
     if not task_id or error.status not in SUSPENDED:
@@ -97,7 +97,7 @@ def _say(message: str, code: str) -> None:
 
 
 class Root(TyperGroup):
-    """The whole command line; whatever a command raises ends here."""
+    """The root command; it turns whatever a command raises into an exit code."""
 
     def main(
         self,
@@ -134,7 +134,7 @@ def _ended_by(error: BaseException) -> Exit:
         return Exit.USAGE if error.code == USAGE else code
     if isinstance(error, typer.Abort):
         print(file=sys.stderr)  # the question had the line
-        _say("stopped, nothing was done", "aborted")
+        _say("stopped; nothing was done", "aborted")
         return Exit.FAILED
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone
@@ -152,21 +152,21 @@ def _ended_by(error: BaseException) -> Exit:
 
 
 def _never_fail_to_print() -> None:
-    """A mark that the terminal's encoding lacks is escaped."""
+    """Escape characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _check_text(args: list[str]) -> None:
-    """Refuse what the shell has handed over and the terminal's encoding cannot read."""
+    """Refuse arguments that are not text in the terminal's encoding."""
     for number, word in enumerate(args, 1):
         if any("\ud800" <= char <= "\udfff" for char in word):
             raise InvalidInput(f"argument {number} is not text in the encoding of this terminal")
 
 
 def store_first(args: list[str]) -> list[str]:
-    """`--store URL` belongs to no single command, so it may stand anywhere."""
+    """Move `--store URL` to the front, so that users may write it anywhere."""
     end = args.index("--") if "--" in args else len(args)
     for at, word in enumerate(args[:end]):
         if word == STORE_OPTION and at + 1 < end:

@@ -1,4 +1,4 @@
-"""Commands that need more than the core say so."""
+"""Commands that need an extra check here that it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON that a person gives to a command."""
+"""Commands parse the JSON that a person gives them here."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def parse_json(what: str, text: str | bytes) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InvalidInput(f"{what}: no JSON: {error}") from None
+        raise InvalidInput(f"{what}: not JSON: {error}") from None
 
 
 def parse_json_object(what: str, text: str | bytes, example: str) -> dict[str, Any]:
     found = parse_json(what, text)
     if not isinstance(found, dict):
-        raise InvalidInput(f"{what}: it must be an object, as {example}")
+        raise InvalidInput(f"{what}: it must be an object, such as {example}")
     return found

@@ -1,6 +1,6 @@
-"""The loader goes from `package.module:attribute` on the command line to the app it names.
+"""The loader finds the app that `package.module:attribute` on the command line names.
 
-The only place that imports by name: the name is the user's own word, never stored data.
+No other module imports by name: the name comes from the user, never from stored data.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class CannotLoad(InvalidInput, stored_name="CannotLoad"):
 
 
 def load_app_on(target: str, url: str | None) -> Holdfast:
-    """``url``: the store that the command line names, if it names one."""
+    """Load the app, on the store at ``url`` if the command line names one."""
     if url is not None:
         os.environ["HOLDFAST_STORE"] = url
     loaded = load_app(target)
     if url is not None and loaded.settings.store != url:
-        raise CannotLoad(f"{target} names its own store, --store cannot change it")
+        raise CannotLoad(f"{target} names its own store, which --store cannot change")
     return loaded
 
 
@@ -53,7 +53,7 @@ def _import(name: str) -> object:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise CannotLoad(f"there is no module {name!r} here or on the path") from error
+            raise CannotLoad(f"no module {name!r} exists here or on the path") from error
         raise CannotLoad(f"{name} cannot be imported: {error}") from error
     except Exception as error:
         at = _where(error)
@@ -63,7 +63,7 @@ def _import(name: str) -> object:
 
 
 def _where(error: Exception) -> str:
-    """The last line of the user's own code, for an error without a traceback."""
+    """Return the last line of the user's own code, for an error without a traceback."""
     if isinstance(error, SyntaxError):
         return ""
     at = error.__traceback__

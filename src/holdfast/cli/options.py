@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they read and mean the same."""
+"""Several commands share these options, so that they read and mean the same."""
 
 from __future__ import annotations
 
@@ -12,34 +12,40 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.task.state import Status
 from holdfast.ports import Filter
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON; this help names its keys.")]
-App = Annotated[str, typer.Argument(metavar="APP", help="module:attribute, as in app:app.")]
-Payload = Annotated[str, typer.Option(metavar="JSON", help="What the task is given.")]
-Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Task ids.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the audit.")]
-Force = Annotated[bool, typer.Option("--force", help="Even over newer work of the same tenant.")]
-Type = Annotated[str | None, typer.Option(metavar="NAME", help="Of this task type.")]
-Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Of this tenant.")]
-Queue = Annotated[str | None, typer.Option(metavar="NAME", help="Of this queue.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are listed here.")]
+App = Annotated[
+    str, typer.Argument(metavar="APP", help="Your app as module:attribute, for example app:app.")
+]
+Payload = Annotated[str, typer.Option(metavar="JSON", help="The payload of the task.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of tasks.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a task.")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the audit.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Act even if newer work of the tenant has run.")
+]
+Type = Annotated[str | None, typer.Option(metavar="NAME", help="Only this task type.")]
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")]
+Queue = Annotated[str | None, typer.Option(metavar="NAME", help="Only this queue.")]
 Error = Annotated[
-    str | None, typer.Option(metavar="FINGERPRINT", help="With this error: see --group.")
+    str | None, typer.Option(metavar="FINGERPRINT", help="Only this error; --group lists them.")
 ]
 OlderThan = Annotated[
-    str | None, typer.Option(metavar="AGE", help="Unchanged for that long: 30s, 2h, 7d.")
+    str | None, typer.Option(metavar="AGE", help="Only tasks unchanged for so long: 30s, 2h, 7d.")
 ]
 NewerThan = Annotated[
-    str | None, typer.Option(metavar="AGE", help="Changed within that time: 30s, 2h, 7d.")
+    str | None, typer.Option(metavar="AGE", help="Only tasks changed within: 30s, 2h, 7d.")
 ]
-Plan = Annotated[str | None, typer.Option(metavar="ID", help="Of this plan.")]
+Plan = Annotated[str | None, typer.Option(metavar="ID", help="Only this plan.")]
 Statuses = Annotated[
     list[Status],
     typer.Option(
-        "--status", metavar="STATUS", case_sensitive=False, help="In this status; repeatable."
+        "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
     ),
 ]
-Cursor = Annotated[str | None, typer.Option(metavar="ID", help="Go on after a former list.")]
-Limit = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="At most so many.")]
+Cursor = Annotated[
+    str | None, typer.Option(metavar="ID", help="Continue after the page that gave this cursor.")
+]
+Limit = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Show at most N.")]
 
 
 def filtered(
@@ -54,7 +60,9 @@ def filtered(
     older_than: str | None = None,
     newer_than: str | None = None,
 ) -> Filter:
-    """The filter these options name; a name that cannot be one is refused, not just unmatched."""
+    """Return the filter that the options describe; an invalid name is refused instead of matching
+    nothing.
+    """
     return Filter(
         statuses=statuses,
         type=names.check_any("task type", type),

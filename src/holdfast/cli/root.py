@@ -1,4 +1,4 @@
-"""The command line as a whole: which commands there are."""
+"""The root of the command line lists all commands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def holdfast(
     context: typer.Context,
     store: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The store, else HOLDFAST_STORE. May stand anywhere."),
+        typer.Option(metavar="URL", help="Use this store instead of HOLDFAST_STORE."),
     ] = None,
     version: Annotated[
         bool,
@@ -60,7 +60,7 @@ def holdfast(
         ),
     ] = False,
 ) -> None:
-    """Work that must not be lost: run workers, see what is stuck and why, set it going again."""
+    """Run workers, see why a task waits, and resume, retry or roll back durable work."""
     del version
     context.obj = store
 

@@ -1,4 +1,4 @@
-"""An opened store for one command, and who gives it."""
+"""A session opens the store for one command, and knows who runs it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Session:
         return By(actor=actor, origin=origin, reason=reason)
 
     def act_on_store(self, command: str, outcome: str) -> Audit:
-        """Return the audit entry of an act that concerns no single task."""
+        """Return the audit entry of an action that concerns no single task."""
         return Audit(
             task_id="store",
             command=command,
@@ -64,7 +64,7 @@ class Session:
 
 
 def given_store(context: typer.Context) -> str | None:
-    """Return what `--store` said, on the way down to this command."""
+    """Return the URL that `--store` gave."""
     found = context.find_root().obj
     return found if isinstance(found, str) else None
 
@@ -75,7 +75,9 @@ def run(
     *,
     shows_settings: bool = False,
 ) -> T:
-    """Open the store, do it, close the store. ``shows_settings``: it tells of those itself."""
+    """Open the store, run the command, and close the store; ``shows_settings`` suppresses warnings
+    about them.
+    """
 
     log_warnings()
 
@@ -119,11 +121,11 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
 
 def check_is_shared(store: Store, url: str) -> None:
     if isinstance(store, MemoryStore):
-        raise InvalidSetting("HOLDFAST_STORE", url, "a store in memory is seen by its process only")
+        raise InvalidSetting("HOLDFAST_STORE", url, "only its own process can see a memory store")
 
 
 def person() -> tuple[str, str]:
-    """Return who gives a command, and where."""
+    """Return who runs the command, and on which machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user id without a name, as in containers

@@ -1,1 +1,1 @@
-"""Notifications to the outside: hooks, deliveries, alerts, signed and safe posts."""
+"""Notifications to the outside: hooks, deliveries and alerts, signed and posted safely."""

@@ -1,8 +1,8 @@
-"""Addresses that may be posted to: https to public ones, and what an operator allows.
+"""Messages go to public addresses over https, and to addresses that an operator allows.
 
-A URL is read here and nowhere else. ``Allowed.target`` gives the parts that are connected to, so no
-second parser can see another host in the same text. What two parsers could differ over (user info,
-backslashes, ``0x7f.1``) is refused, not mended.
+A URL is parsed here and nowhere else. ``Allowed.target`` returns the parts that the poster connects
+to, so no second parser can see another host in the same text. Whatever two parsers could read
+differently (user info, backslashes, ``0x7f.1``) is refused, not repaired.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LOOPBACKS: tuple[Address, ...] = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """A URL in the parts in which it is used. ``host``: in small letters, without brackets."""
+    """A parsed URL. ``host`` is in small letters, without brackets."""
 
     scheme: str
     host: str
@@ -77,7 +77,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def shown(self) -> str:
-        """Return the URL without path and query: both may be secrets."""
+        """Return the URL without path and query, because both may contain secrets."""
         return f"{self.scheme}://{self.authority}"
 
     @property
@@ -86,12 +86,12 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 
 class Allowed:
-    """The hosts that ``HOLDFAST_WEBHOOK_ALLOW`` and ``HOLDFAST_CALLBACK_ALLOW`` open beyond public
-    addresses.
+    """The addresses that ``HOLDFAST_WEBHOOK_ALLOW`` and ``HOLDFAST_CALLBACK_ALLOW`` allow beyond
+    https to public addresses.
 
-    A host, with or without a port, may be spoken to over plain http and wherever its name leads. A
-    network opens its addresses; plain http then only to URLs that write such an address down, for
-    with a name it would be the name server who decides on http.
+    A host, with or without a port, may be called over plain http and wherever its name leads. A
+    network allows its addresses; plain http then only for URLs that contain such an address,
+    because otherwise the name server would decide where an unprotected message goes.
     """
 
     def __init__(
@@ -106,15 +106,17 @@ class Allowed:
 
     @classmethod
     def parse(cls, words: str | Iterable[str], setting: str = "") -> Allowed:
-        """Each word: ``host``, ``host:port``, ``[v6]:port`` or a network, as ``10.1.0.0/16``.
-        ``setting``: where they were written down; who is refused is told its name."""
+        """Parse words such as ``host``, ``host:port``, ``[v6]:port`` or a network, ``10.1.0.0/16``.
+
+        ``setting`` names the setting that they come from, for error messages.
+        """
         listed = words.split(",") if isinstance(words, str) else words
         cleaned = [word.strip() for word in listed if word.strip()]
         networks = [_network_word(word) for word in cleaned if "/" in word]
         return cls([_host_word(word) for word in cleaned if "/" not in word], networks, setting)
 
     def check_url(self, url: str) -> str:
-        """The URL as it was given, if it may be kept for later. Asks no name server."""
+        """Return the URL unchanged if it may be stored for later. No name server is asked."""
         self.target(url)
         return url
 
@@ -133,12 +135,12 @@ class Allowed:
         return target
 
     def check_addresses(self, target: Target, addresses: Iterable[Address]) -> None:
-        """One bad address among good ones spoils them all: nobody honest mixes them."""
+        """Refuse the target if one of its addresses is not allowed: no honest name mixes them."""
         if self._host_allowed(target):
             return
         if not all(is_public(each) or self._in_networks(each) for each in addresses):
             # Without the address: whoever gave the URL is not told what our name server knows.
-            where = f"is at an address that is not public nor allowed{self._where}"
+            where = f"leads to an address that is neither public nor allowed{self._where}"
             raise UrlRefused(f"{target.shown} {where}")
 
     def _host_allowed(self, target: Target) -> bool:
@@ -161,7 +163,7 @@ def is_public(address: Address) -> bool:
 
 
 def unmapped(address: Address) -> Address:
-    """``::ffff:10.0.0.1`` is 10.0.0.1, and the system connects to it as such."""
+    """Return 10.0.0.1 for ``::ffff:10.0.0.1``, because the system connects to that."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
@@ -169,9 +171,11 @@ def _read(url: str) -> Target:
     if len(url) > URL_CHARS_MAX:
         raise UrlRefused(f"the URL has {len(url)} characters, the limit is {URL_CHARS_MAX}")
     if not _PRINTABLE.fullmatch(url) or "\\" in url:
-        raise UrlRefused("the URL has characters beyond printable ASCII, a blank or a backslash")
+        raise UrlRefused(
+            "the URL contains a blank, a backslash or characters beyond printable ASCII"
+        )
     if "#" in url:
-        raise UrlRefused("the URL has a fragment (#…), which is never sent")
+        raise UrlRefused("the URL contains a fragment (#…), which is never sent")
     found = _URL.fullmatch(url)
     if not found:
         raise UrlRefused(_why_unreadable(url))
@@ -187,18 +191,19 @@ def _read(url: str) -> Target:
 
 
 def _why_unreadable(url: str) -> str:
-    """Nothing of the URL itself: what cannot be read cannot be shortened safely."""
+    """Say what is wrong without quoting the URL: an unreadable URL cannot be shortened safely."""
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in DEFAULT_PORTS:
         return "the URL does not begin with https://"
     if "@" in re.split("[/?]", rest, maxsplit=1)[0]:
-        return "the URL has user info (…@): credentials do not belong in it"
+        return "the URL contains user info (…@): credentials do not belong there"
     return "the URL's host or port cannot be read"
 
 
 def _host(text: str) -> str | None:
-    """Return the host in the one form we use; None if it is not exactly a DNS name or a usual
-    address."""
+    """Return the host in normal form; None if it is neither a DNS name nor an address in its usual
+    form.
+    """
     host = text.lower()
     if host.startswith("["):
         literal = _literal(host[1:-1])
@@ -226,7 +231,7 @@ def _host_word(word: str) -> tuple[str, int | None]:
     host = _host(found["host"]) if found else None
     port = int(found["port"]) if found and found["port"] else None
     if host is None or (port or 0) > 65535:
-        raise InvalidInput(f"{word!r} is no host, host:port, [v6 address]:port or network to allow")
+        raise InvalidInput(f"{word!r} is not a host, host:port, [v6 address]:port or network")
     return host, port
 
 
@@ -234,4 +239,4 @@ def _network_word(word: str) -> Network:
     try:
         return ip_network(word)
     except ValueError:
-        raise InvalidInput(f"{word!r} is no network to allow; one is 10.1.0.0/16") from None
+        raise InvalidInput(f"{word!r} is not a network such as 10.1.0.0/16") from None

@@ -1,9 +1,10 @@
-"""Alerts told to hooks, once, however many services judge.
+"""Alerts are sent to hooks once, however many services notice them.
 
-The deliveries of one alert to one hook on one day are numbered: what raises it is odd, what clears
-it is even. A service looks at the last of them, of that day or else of the day before: what it says
-was told already. Two that find the same next number write one delivery, because the number is in
-its id. One that starts finds there what others, who may be gone, have told as raised.
+The deliveries of one alert to one hook on one day form a numbered series: odd numbers raise the
+alert, even numbers clear it. A service looks up the last number of that day, or of the day before,
+and knows what was sent. Two services that find the same next number write one delivery, because the
+number is part of its id. A service that starts finds there which alerts other services, even
+stopped ones, have reported as raised.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ log = logging.getLogger("holdfast.monitor")
 
 Change: TypeAlias = AlertRaised | AlertCleared
 
-UNTOLD_LIMIT = 200  # changes, while the store is away; beyond it the oldest are forgotten
-PAGE, LOOK = 50, 500  # deliveries that are loaded together
+PENDING_LIMIT = 200  # changes, while the store is away; beyond it the oldest are forgotten
+PAGE, LOADED_AT_ONCE = 50, 500  # deliveries that are loaded together
 FIRST_FEW = 2  # what raises it or what clears it is the first of a day
 NUMBERS_MAX = 1_000  # of one alert on one day
 DAY_SECONDS = 86_400
@@ -53,7 +54,7 @@ class DeliverySeries(NamedTuple):
 
 
 class LastDelivery(NamedTuple):
-    """The last delivery of a series; false: there is none."""
+    """The last delivery of a series; it is false if the series is empty."""
 
     line: DeliverySeries
     number: int
@@ -63,7 +64,7 @@ class LastDelivery(NamedTuple):
 
 
 class LastNotified(NamedTuple):
-    """The last word to some hook: that it stands, that it has ended."""
+    """The alerts that hooks were last told are active, and those that they were told have ended."""
 
     raised: dict[Name, Alert]
     cleared: set[Name]
@@ -72,23 +73,23 @@ class LastNotified(NamedTuple):
 class AlertNotifier:
     def __init__(self, app: Holdfast) -> None:
         self._app = app
-        self._untold: deque[Change] = deque(maxlen=UNTOLD_LIMIT)
+        self._pending: deque[Change] = deque(maxlen=PENDING_LIMIT)
 
     def note(self, change: Change) -> None:
-        self._untold.append(change)
+        self._pending.append(change)
 
     async def deliver(self) -> None:
-        """Write the deliveries; those that fail while the store is away are written afterwards."""
-        while self._untold:
+        """Write the pending notifications; while the store does not answer, they wait."""
+        while self._pending:
             try:
                 for hook in self._hooks():
-                    await self._tell(hook, self._untold[0])
+                    await self._notify(hook, self._pending[0])
             except (StoreError, TimeoutError):
                 return
-            self._untold.popleft()
+            self._pending.popleft()
 
     async def told(self, names: Collection[Name]) -> LastNotified:
-        """Return what hooks were last told of these, today or yesterday."""
+        """Return the last notification about each of these alerts, of today or yesterday."""
         today = _day(self._app.clock.now())
         lines = [
             DeliverySeries(hook.name, name, day)
@@ -96,7 +97,7 @@ class AlertNotifier:
             for hook in self._hooks()
             for name in names
         ]
-        newest = {(line.hook, line.alert): line for line in await self._begun(lines)}
+        newest = {(line.hook, line.alert): line for line in await self._non_empty(lines)}
         found = LastNotified({}, set())
         for line in newest.values():
             last = await self._last(line)
@@ -107,17 +108,17 @@ class AlertNotifier:
                 found.raised[line.alert] = alert
         return found
 
-    async def _begun(self, lines: Sequence[DeliverySeries]) -> list[DeliverySeries]:
-        """Return the series with a delivery."""
-        ids = [(line, self._home(line, n)) for line in lines for n in range(1, FIRST_FEW + 1)]
+    async def _non_empty(self, lines: Sequence[DeliverySeries]) -> list[DeliverySeries]:
+        """Return the series that have a delivery."""
+        ids = [(line, self._task_id(line, n)) for line in lines for n in range(1, FIRST_FEW + 1)]
         begun: dict[DeliverySeries, None] = {}
-        for start in range(0, len(ids), LOOK):
-            page = ids[start : start + LOOK]
+        for start in range(0, len(ids), LOADED_AT_ONCE):
+            page = ids[start : start + LOADED_AT_ONCE]
             found = await self._app.store.views.load([task_id for _, task_id in page])
             begun |= {line: None for (line, _), task in zip(page, found, strict=True) if task}
         return list(begun)
 
-    async def _tell(self, hook: Hook, change: Change) -> None:
+    async def _notify(self, hook: Hook, change: Change) -> None:
         alert, is_raised = change.alert, isinstance(change, AlertRaised)
         line, last = await self._newest(hook, change)
         if last and (last.number % 2 == is_raised or change.at < await self._when(last)):
@@ -125,7 +126,11 @@ class AlertNotifier:
         number = last.number if last.line == line else 0
         number += 1 if (number + 1) % 2 == is_raised else 2
         if number > NUMBERS_MAX:
-            log.error("alert %s changes too often: %s is not told", alert.code, hook.name)
+            log.error(
+                "alert %s changes too often: hook %s gets no more notifications today",
+                alert.code,
+                hook.name,
+            )
             return
         event = alerts.name_of(change)
         to = f"{notification.HOOK}{hook.name}" if hook.wants(event) else notification.NOBODY
@@ -135,13 +140,14 @@ class AlertNotifier:
             event,
             change.at,
             data,
-            task_id=self._home(line, number),
+            task_id=self._task_id(line, number),
             keep_seconds=KEEP_SECONDS,
         )
 
     async def _newest(self, hook: Hook, change: Change) -> tuple[DeliverySeries, LastDelivery]:
-        """Return the series to go on with, and its last delivery: a clock ahead may be past
-        midnight."""
+        """Return the series to continue and its last delivery; a clock that is ahead may already be
+        in the next day.
+        """
         alert, day = change.alert, _day(change.at)
         today = DeliverySeries(hook.name, alert.name, day)
         for line in (today._replace(day=day + 1), today, today._replace(day=day - 1)):
@@ -150,12 +156,12 @@ class AlertNotifier:
         return today, LastDelivery(today, 0)
 
     async def _last(self, line: DeliverySeries) -> LastDelivery:
-        """The one with the highest number."""
+        """Return the delivery with the highest number."""
         last = 0
         while last < NUMBERS_MAX:
             numbers = range(last + 1, last + PAGE + 1)
             found = await self._app.store.views.load(
-                [self._home(line, number) for number in numbers]
+                [self._task_id(line, number) for number in numbers]
             )
             there = [n for n, task in zip(numbers, found, strict=True) if task is not None]
             if not there:
@@ -164,20 +170,20 @@ class AlertNotifier:
         return LastDelivery(line, last)
 
     async def _when(self, last: LastDelivery) -> float:
-        """Return when the reported change happened."""
+        """Return when the event of the delivery happened."""
         told = _read(await self._payload(last))
         return told.at if told is not None else 0.0
 
     async def _payload(self, last: LastDelivery) -> bytes:
-        detail = await self._app.store.views.detail(self._home(last.line, last.number))
+        detail = await self._app.store.views.detail(self._task_id(last.line, last.number))
         return detail.payload if detail is not None else b""
 
     def _hooks(self) -> list[Hook]:
-        """Return the hooks that hear of alerts."""
+        """Return the hooks that receive alerts."""
         hooks = self._app.hooks.hooks.values()
         return [hook for hook in hooks if any(map(hook.wants, notification.ALERT_EVENTS))]
 
-    def _home(self, line: DeliverySeries, number: int) -> str:
+    def _task_id(self, line: DeliverySeries, number: int) -> str:
         return self._app.store.partitioned_id(line.id(number), tenant=None, key=None)
 
 
@@ -189,13 +195,13 @@ def _read(payload: bytes) -> Delivery | None:
 
 
 def _alert_in(payload: bytes) -> Alert | None:
-    """None: nobody here can read it."""
+    """Return the alert in a payload; None if it cannot be read."""
     told = _read(payload)
     try:
         of = msgspec.json.decode(told.data) | {"since": told.at} if told else None
         return msgspec.convert(of, Alert)
     except msgspec.MsgspecError:
-        log.warning("an alert that was told cannot be read; its end may not be told")
+        log.warning("a stored alert cannot be read; hooks may not be told that it ended")
         return None
 
 

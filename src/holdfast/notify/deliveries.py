@@ -1,7 +1,7 @@
-"""The stage of a delivery: it sends what was to be told, once per attempt.
+"""A delivery is a task with one stage, which posts one message per attempt.
 
-The engine retries it with its own back-off and suspends it when that is spent. A receiver that does
-not answer is left alone for a while: its deliveries wait, and take no room from those of others.
+The engine retries it with its own back-off and suspends it after the last attempt. A receiver that
+does not answer gets a pause: its deliveries wait and take no slot from others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ JSON_HEADERS = {"content-type": "application/json", "user-agent": "holdfast"}
 
 
 def can_deliver(hooks: Hooks) -> bool:
-    """Return whether this worker delivers; without httpcore it leaves deliveries to others."""
+    """Return whether httpcore is installed; without it a worker leaves deliveries to others."""
     can = importlib.util.find_spec("httpcore") is not None
     if hooks.secrets and not can:
         log.warning(
@@ -65,7 +65,7 @@ def can_deliver(hooks: Hooks) -> bool:
 
 
 def declare(app: Holdfast, hooks: Hooks) -> TaskType:
-    """The type of its tasks, on every app."""
+    """Return the task type of deliveries, which every app has."""
     deliverer = Deliverer(app, hooks)
 
     async def deliver(ctx: Context, told: Delivery) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def declare(app: Holdfast, hooks: Hooks) -> TaskType:
 
 
 class NotHere(Exception):
-    """Another process may send it, which was started with a newer file; this one cannot."""
+    """This process cannot send the message; a process with a newer file may."""
 
 
 class SignedMessage(NamedTuple):
@@ -157,8 +157,11 @@ class Deliverer:
     async def _later(
         self, ctx: Context, seconds: float, why: str, limit_seconds: float = GIVE_UP_SECONDS
     ) -> NoReturn:
-        """No failure, but not for ever either: that is counted from the first such wait of a run,
-        so a person who resumes it starts anew. The longer it has waited, the longer it waits."""
+        """Postpone the delivery without a failure, and suspend it after a limit.
+
+        The limit counts from the first such wait of a run, so a person who resumes the task starts
+        it again. The longer a delivery has waited, the longer it waits next time.
+        """
         now, own = self._app.clock.now(), (await self._app.store.views.load([ctx.task_id]))[0]
         run, kind = own.run if own is not None else 0, f"{limit_seconds:g}"
         waits = ctx.data.get("waits", {}) if ctx.data.get("run") == run else {}
@@ -180,14 +183,16 @@ class Deliverer:
         return self._signed(ctx, told, hook.url)
 
     def _answer(self, told: Delivery) -> SignedMessage:
-        """Make a message to a chat, which knows by the bot's token who speaks."""
+        """Return the message to a chat, which recognises us by the bot's token."""
         bot = self._app.bot
         if bot is None:
             raise NotHere(f"no Telegram bot is configured here; see {PREFIX}TELEGRAM_TOKEN")
         return SignedMessage(bot.address(), bot.answer(told), JSON_HEADERS)
 
     def _signed(self, ctx: Context, told: Delivery, url: str) -> SignedMessage:
-        """Sign as the Standard Webhooks have it: the id is the same at each attempt."""
+        """Return the message with its signature, as Standard Webhooks define it; the id is the same
+        for each attempt.
+        """
         said = {"type": told.event, "timestamp": iso(told.at), "data": told.data}
         body, now = msgspec.json.encode(said), int(self._app.clock.now())
         message_id = ctx.task_id.replace(".", "-")  # a dot divides what is signed

@@ -39,7 +39,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, tuple[Secret, ...]] = {}  # of hooks, and of callbacks
 
     def check_callback(self, url: str) -> str:
-        """Return the URL if a secret is there to sign its messages with."""
+        """Refuse a callback when there is no secret to sign it with."""
         if notification.CALLBACK not in self.secrets:
             raise UrlRefused(f"callbacks are not set up: {FILE} names a file with their secret")
         return self.callbacks_allowed.check_url(url)
@@ -51,8 +51,11 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         return self.hooks.get(to.removeprefix(notification.HOOK))
 
     def secrets_of(self, to: str, tenant: str | None = None) -> tuple[Secret, ...]:
-        """Return the secrets of a receiver. For callbacks each tenant has its own, and those
-        without one, too: whoever verifies one can make one, and must not make another's."""
+        """Return the secrets for a receiver.
+
+        Each tenant, and tasks without a tenant, have their own callback secret: whoever can verify
+        a message can also make one, and must not be able to make another tenant's.
+        """
         found = self.secrets.get(to.removeprefix(notification.HOOK), ())
         if to == notification.CALLBACK:
             return tuple(secret.derived(tenant) for secret in found)

@@ -17,7 +17,7 @@ _room = threading.BoundedSemaphore(UNDER_WAY_MAX)
 
 
 class CannotResolveNow(OSError):
-    """Not the name's fault: there is no room to ask."""
+    """The lookup has no free slot; the name itself may be fine."""
 
 
 async def addresses_of(host: str, port: int) -> list[str]:
@@ -54,7 +54,7 @@ def _start(work: Callable[[], None]) -> None:
         threading.Thread(target=work, name="holdfast-resolver", daemon=True).start()
     except RuntimeError:
         _room.release()
-        raise CannotResolveNow("the system gives no thread") from None
+        raise CannotResolveNow("the system cannot start a thread") from None
 
 
 def _ask_system(host: str, port: int) -> list[str]:

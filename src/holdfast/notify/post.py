@@ -1,8 +1,9 @@
-"""One message to one address that a stranger may have chosen. Needs ``holdfast-engine[webhooks]``.
+"""The poster sends one message to an address that a stranger may have chosen. It needs
+``holdfast-engine[webhooks]``.
 
-The name is resolved once, each address is judged, and the connection goes to a judged address: a
-name server that changes its mind is not asked again. Of the answer only the status and
-``retry-after`` are taken. Its body is not read, and none of its text gets into an error.
+It resolves the name once, checks each address, and connects to an address that it checked: a name
+server that changes its answer is not asked again. It takes only the status and ``retry-after`` of
+the answer. It does not read the body, and no text of the answer gets into an error.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Poster:
         except CannotResolveNow:
             raise
         except _FAILURES as error:
-            problem = _told(error)
+            problem = _describe(error)
         # Raised out here: within ``except`` it would carry the error, and that one the answer.
         raise NotDelivered(f"{target.shown} {problem}")
 
@@ -148,7 +149,7 @@ class _JudgedNetwork(httpcore.AsyncNetworkBackend):
         raise httpcore.ConnectError("the name has no address")
 
     async def close(self) -> None:
-        """Also what was broken off in the middle of its TLS handshake."""
+        """Close the connection, also one that broke off during its TLS handshake."""
         if self._stream is not None:
             await self._stream.aclose()
 
@@ -186,8 +187,7 @@ class _ShortReading(httpcore.AsyncNetworkStream):
 
 
 class _Unheard(logging.Filter):
-    """A filter of httpcore's logs: at DEBUG it logs the head of each answer. Other requests' lines
-    stay."""
+    """Drops httpcore's DEBUG lines about our own posts, which contain the head of the answer."""
 
     def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002
         return not _posting.get()
@@ -216,24 +216,24 @@ def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> httpcor
     return httpcore.Request("POST", url, headers=[*added.items(), *headers.items()], content=body)
 
 
-def _told(error: Exception) -> str:
-    """Format an error in words of ours: the libraries' may quote what came from the other side."""
+def _describe(error: Exception) -> str:
+    """Describe the error in our own words, because a library may quote what the receiver sent."""
     match error:
         case socket.gaierror() | UnicodeError():
-            return "has a name that cannot be resolved"
+            return "has a name that does not resolve"
         case httpcore.ConnectTimeout():
             return "could not be connected to in time"
         case httpcore.ConnectError() if isinstance(error.__cause__, ssl.SSLError):
-            return _told_of_tls(error.__cause__)
+            return _describe_tls(error.__cause__)
         case httpcore.ConnectError():
             return "could not be connected to"
         case httpcore.RemoteProtocolError():
             return "did not answer in HTTP"
         case _:
-            return "broke the connection off"
+            return "broke the connection"
 
 
-def _told_of_tls(error: ssl.SSLError) -> str:
+def _describe_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"has a certificate that is not trusted: {error.verify_message}"
     return "could not be spoken to in TLS"
@@ -247,7 +247,9 @@ def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> float | None:
 
 
 def retry_after_seconds(text: str, now: datetime) -> float | None:
-    """A number of seconds or a date, as 0 to 3600 s; None if it is neither."""
+    """Return the delay that a number of seconds or a date describes, 0 to 3600 s; None if it is
+    neither.
+    """
     if _SECONDS.fullmatch(text):
         return min(float(text), RETRY_AFTER_SECONDS_MAX)
     try:

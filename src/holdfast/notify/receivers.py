@@ -1,8 +1,8 @@
-"""Receivers: how they have answered lately, as one process knows it.
+"""One process remembers here how receivers have answered lately.
 
-After some failures in a row nobody is sent there for a while; then one goes ahead to see. So a
-receiver that hangs costs one attempt at a time, however many deliveries wait for it. The pause
-doubles from one to the next: attempts that were under way when it began do not make it longer.
+After some failures in a row a receiver gets a pause; then one delivery tests it. So a receiver that
+hangs costs one attempt at a time, however many deliveries wait for it. The pause doubles each time;
+attempts that were running when it began do not prolong it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Receivers:
         return receiver.attempts if receiver is not None else 0
 
     def wait_seconds(self, name: str) -> float:
-        """0: go; it may be that this one goes ahead."""
+        """Return how long a delivery has to wait; 0 lets it go, possibly as the one that tests the
+        receiver.
+        """
         receiver, now = self._known.get(name), self._app.clock.steady()
         if receiver is None or receiver.failures < FAILURES_MAX:
             return 0.0
@@ -61,7 +63,7 @@ class Receivers:
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Attempt]:
-        """Set ``answered`` when it was heard of; without that the attempt has failed."""
+        """Count an attempt; it has failed unless the caller sets ``answered``."""
         receiver = self._known.setdefault(name, Receiver())
         attempt = Attempt(receiver.rests)
         self._known.move_to_end(name)

@@ -1,6 +1,6 @@
-"""Signatures by which a receiver knows who sent a message: the Standard Webhooks scheme.
+"""Messages are signed here, by the Standard Webhooks scheme, and receivers verify them here.
 
-They need nothing but the standard library, so that a receiver can copy the idea.
+The code uses the standard library only, so that a receiver can copy it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
 class BadSignature(ValueError):
-    """Do not trust the message: it is another's, changed, or old."""
+    """The message is not to be trusted: it is another's, changed, or old."""
 
     stored_name = "BadSignature"
 
 
 class Secret:
-    """Shows itself to nobody: its repr has no key, and msgspec cannot write it."""
+    """The key of a signature; its repr hides it, and msgspec cannot write it."""
 
     __slots__ = ("_key",)
 
@@ -41,7 +41,7 @@ class Secret:
 
     @classmethod
     def parse(cls, text: str) -> Secret:
-        """``whsec_`` and base64 of 24 to 64 random bytes."""
+        """Parse ``whsec_`` and the base64 of 24 to 64 random bytes."""
         try:
             key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
         except (binascii.Error, ValueError):
@@ -55,16 +55,16 @@ class Secret:
 
     @staticmethod
     def make() -> str:
-        """The text of a new one."""
+        """Return the text of a new secret."""
         return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
     def derived(self, tenant: str | None) -> Secret:
-        """Another one, which follows from this and the tenant; this does not follow from it."""
+        """Return the tenant's own secret; it does not reveal this one."""
         label = "no tenant" if tenant is None else f"tenant {tenant}"
         return Secret(hmac.digest(self._key, label.encode(), "sha256"))
 
     def text(self) -> str:
-        """Return the secret as text, to be handed to a receiver."""
+        """Return the secret as text, to be given to a receiver."""
         return PREFIX + base64.b64encode(self._key).decode()
 
     def digest(self, signed: bytes) -> str:
@@ -75,13 +75,13 @@ class Secret:
 
 
 def sign(known: Iterable[Secret], id: str, timestamp: int, body: bytes) -> str:
-    """Return the ``webhook-signature`` header: a signature by each of the secrets."""
+    """Return the ``webhook-signature`` header: one signature for each secret."""
     if not _ID.fullmatch(id):
-        raise InvalidInput(f"{id!r} is no id of a message: printable ASCII without dots")
+        raise InvalidInput(f"{id!r} is not the id of a message: use printable ASCII without dots")
     signed = _signed(id, str(int(timestamp)), body)
     signatures = " ".join(f"v1,{secret.digest(signed)}" for secret in known)
     if not signatures:
-        raise InvalidInput("a message is signed with one secret at least")
+        raise InvalidInput("a message needs at least one secret to sign it")
     return signatures
 
 
@@ -93,10 +93,10 @@ def verify(
     now: float | None = None,
     tolerance_seconds: float = TOLERANCE_SECONDS,
 ) -> None:
-    """Verify a message, for receivers, with the body as it came in. Raises BadSignature; ``now``:
-    seconds since 1970.
+    """Verify a message in a receiver, with the body exactly as it arrived; raise BadSignature if it
+    is wrong.
 
-    A message that verifies may still be a second copy: remember its ``webhook-id``.
+    A valid message may still be a second copy: remember its ``webhook-id``.
     """
     given = {name.lower(): value for name, value in headers.items()}
     id, timestamp, signatures = (
@@ -110,7 +110,7 @@ def verify(
     expected = f"v1,{known.digest(_signed(id, timestamp, body))}".encode()
     given_ones = signatures.encode(errors="replace").split(b" ")
     if not any(hmac.compare_digest(expected, each) for each in given_ones):
-        raise BadSignature("no signature of the message is by this secret")
+        raise BadSignature("no signature of the message fits this secret")
 
 
 def _signed(id: str, timestamp: str, body: bytes) -> bytes:

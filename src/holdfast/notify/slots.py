@@ -1,7 +1,7 @@
-"""Places that many share: each of them may take as many as are left free.
+"""Sharers divide a number of slots: each may take as many as are left free.
 
-So one alone gets half of them, a second one half of the rest, and there is a place for who comes
-next.
+The first one alone gets half of them, a second one half of the remainder, and the next one still
+finds a slot.
 """
 
 from __future__ import annotations

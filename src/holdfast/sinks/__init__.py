@@ -1,1 +1,1 @@
-"""Sinks write effects into the user's own databases."""
+"""Sinks write effects once into the user's own database."""

@@ -1,4 +1,4 @@
-"""Fences: every database is handed the key, and who writes, beside the document."""
+"""Every sink checks the key and the fence of a write with these functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAID_LIMIT_CHARS = 300  # of what a driver says
 
 
 class FenceGuard(msgspec.Struct, frozen=True, gc=False):
-    """The write is this holder's: nobody with a lower fence may write in the scope after it."""
+    """The fence of a write: nobody with a lower fence may write in the scope afterwards."""
 
     scope: str
     fence: int
@@ -26,10 +26,12 @@ def check_key(key: object) -> str:
 
 
 def guard_of(key: str, fence: object, scope: object) -> FenceGuard | None:
-    """Return the guard; without a scope it is the task, which a key of the engine begins with."""
+    """Return the guard of a write; without a scope the task is the scope, which is how an effect
+    key begins.
+    """
     if fence is None:
         if scope is not None:
-            raise InvalidInput(f"scope {scope!r} without a fence: pass fence=ctx.fence")
+            raise InvalidInput(f"a scope ({scope!r}) needs a fence: pass fence=ctx.fence")
         return None
     if isinstance(fence, bool) or not isinstance(fence, int) or not 0 <= fence <= FENCE_MAX:
         raise InvalidInput(f"fence {fence!r} is not a whole number from 0 to {FENCE_MAX}")
@@ -38,30 +40,32 @@ def guard_of(key: str, fence: object, scope: object) -> FenceGuard | None:
 
 
 def check_fields(fields: object, *, kind: str) -> dict[str, Any]:
-    """A copy: what the driver adds to it is not the caller's."""
+    """Return a copy of the fields, so that the driver does not change the caller's."""
     if not isinstance(fields, dict):
         raise InvalidInput(f"a {kind} is a dict, not {type(fields).__name__}")
     for name in fields:
         if not isinstance(name, str) or not name:
-            raise InvalidInput(f"a {kind}'s names are text, and {name!r} is not")
+            raise InvalidInput(f"the names in a {kind} are text, and {name!r} is not")
     return dict(fields)
 
 
 def check_place(name: str) -> str:
     if name.lower() == FENCES:
-        raise InvalidInput(f"{name!r} is the sink's own, with the fences: write to another")
+        raise InvalidInput(f"{name!r} holds the sink's fences: write to another one")
     return name
 
 
 def wrong_value(name: str | None, said: object) -> InvalidInput:
-    """No database keeps it, however often it is tried."""
-    what = "what is to be written" if name is None else f"the value of {name!r}"
-    return InvalidInput(f"{what} cannot be kept: {said}"[:SAID_LIMIT_CHARS])
+    """Return the error for a value that no database can store, however often it is tried."""
+    what = "the value" if name is None else f"the value of {name!r}"
+    return InvalidInput(f"{what} cannot be stored: {said}"[:SAID_LIMIT_CHARS])
 
 
 def check_timeout(timeout_seconds: float) -> float:
     if not 0 < timeout_seconds < float("inf"):
-        raise InvalidInput(f"timeout_seconds={timeout_seconds!r}: more than 0, and finite")
+        raise InvalidInput(
+            f"timeout_seconds={timeout_seconds!r}: it must be more than 0 and finite"
+        )
     return float(timeout_seconds)
 
 
@@ -69,7 +73,9 @@ def _check_text(kind: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{kind} is of type {type(value).__name__}, not text")
     if not 0 < len(value) <= TEXT_LIMIT_CHARS:
-        raise InvalidInput(f"{kind} has {len(value)} characters: from 1 to {TEXT_LIMIT_CHARS}")
+        raise InvalidInput(
+            f"{kind} has {len(value)} characters; 1 to {TEXT_LIMIT_CHARS} are allowed"
+        )
     if not value.isprintable():  # nor are NUL and lone surrogates, which no database takes
-        raise InvalidInput(f"{kind} {value!r} has characters that cannot be printed")
+        raise InvalidInput(f"{kind} {value!r} contains characters that cannot be printed")
     return str(value)

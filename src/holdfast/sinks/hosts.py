@@ -1,7 +1,7 @@
-"""Host names that no lookup finds: a wrong setting, and no outage.
+"""A host name that no lookup finds is a wrong setting, not an outage.
 
-Drivers hand on the words of a failed lookup, not its error. The number in them is the system's, in
-any language. A lookup that fails for the moment (EAI_AGAIN) is an outage.
+Drivers pass on the text of a failed lookup, not its error. The number in the text is the system's,
+in any language. A lookup that fails temporarily (EAI_AGAIN) is an outage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORDS = re.compile(r"Name or service not known|nodename nor servname provided")
 
 
 def is_unknown_host(said: str) -> bool:
-    """Return whether an error says that a lookup has ended, and that there is no such host."""
+    """Return whether an error says that a lookup has ended and no such host exists."""
     found = _NUMBER.search(said)
     if found is None:
         return _WORDS.search(said) is not None

@@ -1,4 +1,4 @@
-"""Writes into MongoDB that may be repeated. Needs ``pip install 'holdfast-engine[mongo]'``."""
+"""The sink for MongoDB makes writes that may be repeated. It needs ``holdfast-engine[mongo]``."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ UNKNOWN_VALUES = (BSONError, TypeError, ValueError, OverflowError, RecursionErro
 
 
 class Mongo:
-    """``Mongo(AsyncMongoClient(url)["reports"])``
+    """A sink on a database: ``Mongo(AsyncMongoClient(url)["reports"])``.
 
-    Each call ends within ``timeout_seconds``; past it, it is SinkUnavailable. It waits for a server
-    to be found for no longer than the client's ``serverSelectionTimeoutMS`` (30 s) allows.
-    Writes are acknowledged by a majority, and what was there is on one, whatever the client asks
-    for: less could be lost after the task has gone on.
+    Each call ends within ``timeout_seconds``; after that it raises SinkUnavailable. It waits for a
+    server no longer than the client's ``serverSelectionTimeoutMS`` (30 s) allows. A majority
+    acknowledges each write, and reads see what a majority has, whatever the client is set to:
+    anything less could be lost after the task has continued.
     """
 
     def __init__(
@@ -91,13 +91,14 @@ class Mongo:
         fence: int | None = None,
         scope: str | None = None,
     ) -> bool:
-        """Keep the document under ``_id = key``: True if written now, False if one was there.
+        """Store the document under ``_id = key``; return True if it was written now, False if it
+        existed.
 
-        With a fence, StaleFence if its scope (the task, unless named) has seen a higher one.
+        With a fence, raise StaleFence if the scope (the task by default) has seen a higher one.
         """
         fields = check_fields(doc, kind="document")
         if "_id" in fields:
-            raise InvalidInput("the document has an _id of its own; its _id is to be the key")
+            raise InvalidInput("the document must not contain an _id; the key becomes its _id")
         guard = guard_of(check_key(key), fence, scope)
         into = self._named(collection)
         doc = {"_id": key, **fields}
@@ -115,10 +116,11 @@ class Mongo:
         fence: int | None = None,
         scope: str | None = None,
     ) -> None:
-        """Set these fields in the document with ``_id = key``, which is made if it is not there.
+        """Set these fields in the document with ``_id = key``, which is created if it does not
+        exist.
 
-        The newer write stays: with a fence, StaleFence if one with a higher fence has written the
-        document, or if its scope has seen a higher one.
+        The newer write stays: with a fence, raise StaleFence if a write with a higher fence has
+        changed the document, or if the scope has seen a higher one.
         """
         fields = _settable(check_fields(doc, kind="document"))
         guard = guard_of(check_key(key), fence, scope)
@@ -131,7 +133,7 @@ class Mongo:
     async def forget(
         self, collection: str, *, key: str, fence: int | None = None, scope: str | None = None
     ) -> None:
-        """Remove what was written under the key, if anything was: for undo functions."""
+        """Remove the document under the key, if there is one: for undo functions."""
         guard = guard_of(check_key(key), fence, scope)
         out_of = self._named(collection)
         with self._reaching():
@@ -140,8 +142,9 @@ class Mongo:
             await out_of.delete_one({"_id": key})
 
     async def _found(self) -> None:
-        """Find a server first: within a timeout of its own the driver forgets how long the client
-        waits."""
+        """Find a server first: within a timeout of its own the driver ignores how long the client
+        waits for one.
+        """
         client = self._database.client
         if not client.topology_description.has_writable_server():
             with pymongo.timeout(
@@ -150,9 +153,11 @@ class Mongo:
                 await client.admin.command("ping", read_preference=ReadPreference.PRIMARY)
 
     async def _admit(self, guard: FenceGuard | None) -> None:
-        """Raise the scope's fence to this one in a step. Between it and the write that follows
-        another may raise it further: MongoDB could join the two in a transaction only, which a
-        server alone does not have."""
+        """Raise the scope's fence to this one in one step.
+
+        Between this step and the write, another holder may raise it further. MongoDB could join the
+        two only in a transaction, which a single server does not have.
+        """
         if guard is None:
             return
         seen = await self._raised(guard)
@@ -160,7 +165,7 @@ class Mongo:
             raise StaleFence(guard.scope, guard.fence, seen)
 
     async def _raised(self, guard: FenceGuard) -> int:
-        """The highest one, after this one is counted."""
+        """Return the highest fence of the scope, including this one."""
         fences = self._collection(FENCES)
         for _ in range(RAISES_MAX):
             with suppress(DuplicateKeyError):  # two made it at once; the other's is there now
@@ -172,7 +177,7 @@ class Mongo:
                 )
                 if found is not None:
                     return int(found["fence"])
-        raise SinkUnavailable(f"the fence of {guard.scope!r} changed under {RAISES_MAX} tries")
+        raise SinkUnavailable(f"the fence of {guard.scope!r} changed during {RAISES_MAX} attempts")
 
     def _named(self, name: object) -> AsyncCollection[dict[str, Any]]:
         if not isinstance(name, str):
@@ -197,17 +202,17 @@ class Mongo:
                 yield
         except PyMongoError as error:
             if self._is_nowhere(error):
-                raise InvalidInput(f"MongoDB is not there: {_said(error)}") from error
+                raise InvalidInput(f"no host of MongoDB exists: {_message(error)}") from error
             if _is_passing(error):
-                raise SinkUnavailable(f"MongoDB is out of reach: {_said(error)}") from error
+                raise SinkUnavailable(f"MongoDB is out of reach: {_message(error)}") from error
             if getattr(error, "code", None) in REFUSING_CODES:
-                raise InvalidInput(f"MongoDB does not let us in: {_said(error)}") from error
+                raise InvalidInput(f"MongoDB refuses access: {_message(error)}") from error
             if getattr(error, "code", None) in WRONG_CODES:
-                raise wrong_value(None, _said(error)) from error
+                raise wrong_value(None, _message(error)) from error
             raise
 
     def _is_nowhere(self, error: PyMongoError) -> bool:
-        """No lookup finds any of the hosts: their names are wrong."""
+        """Return whether no lookup finds any of the hosts: then their names are wrong."""
         if not isinstance(error, ServerSelectionTimeoutError):
             return False
         known = self._database.client.topology_description.server_descriptions().values()
@@ -226,7 +231,7 @@ def _handing_over(doc: dict[str, Any]) -> Iterator[None]:
 
 
 def _refused(doc: dict[str, Any]) -> str | None:
-    """The first field that cannot be handed over by itself."""
+    """Return the first field that the driver cannot encode by itself."""
     for name, value in doc.items():
         try:
             bson.encode({name: value})
@@ -236,9 +241,12 @@ def _refused(doc: dict[str, Any]) -> str | None:
 
 
 async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) -> bool:
-    """No count is asked for. The index of ``_id`` cannot be absent and takes a value once, so of
-    all inserts of a key the server acknowledges one and refuses the others. A repeat that the
-    driver itself sends has the number of the first, and is answered as the first was."""
+    """Insert the document once; return False if it existed.
+
+    The index of ``_id`` always exists and accepts a value once. So the server acknowledges one of
+    all inserts of a key and refuses the others. A repeat that the driver sends itself has the
+    number of the first and gets the first one's answer.
+    """
     try:
         await into.insert_one(doc)
     except DuplicateKeyError as error:
@@ -247,7 +255,9 @@ async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) ->
         if await kept.find_one({"_id": doc["_id"]}, {"_id": 1}) is not None:
             return False
         if _is_of_the_key(error):
-            raise SinkUnavailable(f"no majority has {doc['_id']!r} yet: {_said(error)}") from error
+            raise SinkUnavailable(
+                f"no majority has {doc['_id']!r} yet: {_message(error)}"
+            ) from error
         raise  # another unique index refuses with the same error
     return True
 
@@ -258,8 +268,11 @@ async def _upsert(
     fields: dict[str, Any],
     guard: FenceGuard | None,
 ) -> None:
-    """Upsert in one step: a document that has a higher fence does not match, and the insert that is
-    tried in its place meets its key."""
+    """Update or insert the document in one step.
+
+    A document with a higher fence does not match, and the insert that is tried instead meets its
+    key.
+    """
     where: dict[str, Any] = {"_id": key}
     if guard is not None:
         at_most = {FENCE_FIELD: {"$lte": guard.fence}}
@@ -282,7 +295,7 @@ async def _upsert(
 
 
 def _settable(fields: dict[str, Any]) -> dict[str, Any]:
-    """Escape names for an update, where a dot makes a path, and a dollar an operator."""
+    """Refuse names that an update would read as a path (a dot) or an operator (a dollar)."""
     for name in fields:
         if name in ("_id", FENCE_FIELD):
             raise InvalidInput(f"the field {name} is the sink's own")
@@ -305,7 +318,9 @@ def _is_passing(error: PyMongoError) -> bool:
     )
 
 
-def _said(error: PyMongoError) -> str:
-    """Format an error without the driver's picture of all servers, which is in the cause."""
+def _message(error: PyMongoError) -> str:
+    """Return the error's text without the driver's description of all servers, which is in the
+    cause.
+    """
     said = str(error).partition(", Timeout: ")[0]
     return f"{type(error).__name__}: {said}"[:SAID_LIMIT_CHARS]

@@ -89,10 +89,11 @@ _AT_IN_PATH = re.compile(r"postgres(ql)?://[^?]*/[^?]*@")
 
 
 class Postgres(Tables):
-    """``Postgres("postgresql://me@db/reports")``
+    """A sink on a database: ``Postgres("postgresql://me@db/reports")``.
 
-    Up to ``connections`` at once; further calls wait. Past ``timeout_seconds`` a call is cancelled
-    in the server, which has a second for it before the line is cut, and is SinkUnavailable.
+    It uses up to ``connections`` at once; further calls wait. After ``timeout_seconds`` a call is
+    cancelled in the server, which has a second for it before the connection is cut; the call then
+    raises SinkUnavailable.
     """
 
     mark = "%s"
@@ -128,12 +129,15 @@ class Postgres(Tables):
         return await self._with(lambda connection: _write(connection, statement, guarded))
 
     async def _with(self, work: Callable[[Connection], Awaitable[R]]) -> R:
-        """Run the work in a task of its own: of a cancel in the middle of a query the driver would
-        tell the server, and wait five seconds for each of two answers."""
+        """Run the work in a task of its own.
+
+        If a query were cancelled directly, the driver would tell the server and wait five seconds
+        for each of two answers.
+        """
         use = Use(self._closings)
         task = asyncio.create_task(self._use(use, work))
         task.add_done_callback(_heard)
-        with _told():
+        with _translated_errors():
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
                 if not done:
@@ -153,14 +157,16 @@ class Postgres(Tables):
                 await self._keep(connection, use)
 
     def _turn(self) -> asyncio.Semaphore:
-        """Return the semaphore of this loop: one in which callers have waited serves no other."""
+        """Return the semaphore of this event loop: one in which callers have waited serves no other
+        loop.
+        """
         loop = asyncio.get_running_loop()
         if self._places is None or self._places[0] is not loop:
             self._places = loop, asyncio.Semaphore(self._connections)
         return self._places[1]
 
     async def _ready(self, use: Use) -> Connection:
-        """One that was kept, if it still answers: the server may have gone and come back."""
+        """Return a kept connection if it still answers: the server may have gone and come back."""
         while self._idle:
             use.connection = connection = self._idle.pop()
             try:
@@ -273,7 +279,7 @@ class Use:
 
 
 async def _end(task: asyncio.Task[Any], use: Use) -> None:
-    """Nobody waits for its answer any more."""
+    """Close a connection whose answer nobody waits for any more."""
     use.is_over = True
     connection = use.connection
     if connection is None:
@@ -297,7 +303,7 @@ def _heard(task: asyncio.Task[Any]) -> None:
 
 
 def _cut(connection: Connection) -> None:
-    """Cut the line: a waiting call sees its end, and the server undoes what it has begun."""
+    """Cut the connection, so that a waiting call ends; the server undoes what it has begun."""
     with suppress(psycopg.Error, OSError):
         line = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with line:
@@ -321,7 +327,7 @@ def _is_nowhere(said: str) -> bool:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     try:
         yield
     except WRONG_NAMES as error:

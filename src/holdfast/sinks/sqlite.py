@@ -52,7 +52,7 @@ PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
 
 
 class ThreadCall(Generic[R]):
-    """A call for the thread, and until when anybody waits for it."""
+    """A call for the sink's thread, with the time until which its caller waits."""
 
     def __init__(self, work: Callable[[], R], *, timeout_seconds: float) -> None:
         self._work = work
@@ -80,13 +80,14 @@ class ThreadCall(Generic[R]):
 
 
 class Sqlite(Tables):
-    """One connection, in a thread of its own while there is something to do, one call at a time.
+    """A sink on a file, with one connection in a thread of its own, one call at a time.
 
-    A call ends within ``timeout_seconds``, the turns of others and their locks on the file
-    counted; past it, it is SinkUnavailable. The thread is none of the loop's pool, where callers
-    that wait would hold up everybody, nor one that the interpreter waits for at its exit.
+    A call ends within ``timeout_seconds``, including the turns of others and their locks on the
+    file; after that it raises SinkUnavailable. The thread is not from the event loop's pool, where
+    waiting callers would delay everybody, and the interpreter does not wait for it at exit.
 
-    A file that is replaced is found out by looking: in WAL, SQLite goes on with the old one.
+    The sink checks whether the file was replaced: in WAL mode, SQLite would continue with the old
+    one.
     """
 
     mark = "?"
@@ -109,8 +110,7 @@ class Sqlite(Tables):
         return self
 
     async def close(self) -> None:
-        """Close after the calls before it. If one of them hangs, close as soon as it has come
-        back."""
+        """Close after the earlier calls; if one of them hangs, as soon as it has returned."""
         call = self._put(self._forget_connection)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_seconds + GRACE_SECONDS):
@@ -123,7 +123,9 @@ class Sqlite(Tables):
         return await self._in_thread(lambda connection: _write(connection, statement, guarded))
 
     async def _in_thread(self, work: Callable[[apsw.Connection], R]) -> R:
-        """Given up before its turn, it is never begun; after that, it may still be written."""
+        """Run the work in the thread; a call that is given up before its turn never begins, after
+        that it may still be written.
+        """
         call = self._put(lambda: self._reached(work))
         try:
             async with asyncio.timeout(self._timeout_seconds + GRACE_SECONDS):
@@ -143,12 +145,11 @@ class Sqlite(Tables):
         return call
 
     def _start(self) -> None:
-        """Start the thread; it waits for the lock that is held here, so it finds what is put in
-        next."""
+        """Start the thread; it waits for the lock that is held here, so it finds the next call."""
         try:
             threading.Thread(target=self._work, name="holdfast-sink", daemon=True).start()
         except RuntimeError as error:
-            said = "the system gives no thread"
+            said = "the system cannot start a thread"
             raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
         self._at_work = True
 
@@ -170,7 +171,7 @@ class Sqlite(Tables):
             return self._running
 
     def _wait(self, _count: int) -> bool:
-        """SQLite asks, before it tries a lock again."""
+        """Answer SQLite, which asks before it tries a lock again."""
         return self._running is not None and self._running.wait()
 
     def _reached(self, work: Callable[[apsw.Connection], R]) -> R:
@@ -186,27 +187,30 @@ class Sqlite(Tables):
         except REFUSING as error:
             self._forget_connection()  # what was opened read-only stays so
             said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
-            raise InvalidInput(f"{self._path} is nothing to write to: {said}") from error
+            raise InvalidInput(f"{self._path} cannot be used as a database: {said}") from error
         except apsw.SQLError as error:
             raise wrong_names(error) from error
 
     def _unopened(self, error: apsw.CantOpenError) -> InvalidInput | SinkUnavailable:
-        """A folder that is not there, or a path that is one, is a wrong name. Else it may pass: the
-        process has too many files open, say."""
+        """Return the error for a file that cannot be opened.
+
+        A missing folder, or a path that is a folder, is a wrong name. Otherwise the error may pass:
+        the process may have too many files open.
+        """
         said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
         path = Path(self._path)
         if not path.parent.is_dir() or path.is_dir():
-            return InvalidInput(f"{self._path} is nothing to write to: {said}")
+            return InvalidInput(f"{self._path} cannot be used as a database: {said}")
         return SinkUnavailable(f"{self._path} cannot be written now: {said}")
 
     def _done(self, work: Callable[[apsw.Connection], R]) -> R:
         answer = work(self._opened())
         if self._is_replaced():  # while it waited for a lock, say
-            raise SinkUnavailable(f"{self._path} was moved or replaced meanwhile")
+            raise SinkUnavailable(f"{self._path} was moved or replaced during the write")
         return answer
 
     def _opened(self) -> apsw.Connection:
-        """Open the file that is there now. One that is gone is created, as at the first time."""
+        """Return a connection to the file that exists now; a missing file is created."""
         connection = self._connection or self._open_anew()
         for _ in range(OPENINGS):
             if not self._is_replaced():
@@ -224,20 +228,21 @@ class Sqlite(Tables):
         return self._file != _file_at(self._path)
 
     def _forget_connection(self) -> None:
-        """The next call begins with a new one."""
+        """Close the connection; the next call opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(True)
 
 
 def _absolute(path: str) -> str:
-    """A process that changes its folder goes on with the same file."""
+    """Return the absolute path, so that a process that changes its folder keeps the same file."""
     return path if path in NO_FILES else str(Path(path).absolute())
 
 
 def _file_at(path: str) -> tuple[int, int] | None:
-    """Return which file it is, whatever its name. None: there is none, or none that can be
-    reached."""
+    """Return which file is at the path, whatever its name; None if there is none that can be
+    reached.
+    """
     if path in NO_FILES:
         return None
     try:
@@ -299,7 +304,7 @@ def _rows(connection: apsw.Connection, statement: Statement) -> list[Any]:
 
 
 def _refused(connection: apsw.Connection, statement: Statement) -> str | None:
-    """The first value that cannot be handed over by itself."""
+    """Return the first value that SQLite cannot store by itself."""
     for name, value in zip(statement.names, statement.values, strict=True):
         try:
             connection.execute("SELECT ?", (value,))

@@ -1,7 +1,7 @@
-"""Tables of SQLite and PostgreSQL: one transaction, with the fence before the write.
+"""SQLite and PostgreSQL share this code: one transaction, with the fence before the write.
 
-The statements are put together here because the table and its columns are the user's. Names go
-through a narrow alphabet and into quotes, values are parameters always.
+The statements are built here because table and columns are the user's. Names must match a narrow
+alphabet and are quoted; values are always parameters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Tables(ABC):
-    """``async with Sqlite("reports.db") as sql``, or without: it opens at the first use."""
+    """A sink on tables: ``async with Sqlite("reports.db") as sql``; without the block it opens at
+    the first use.
+    """
 
     mark: ClassVar[str]  # of a parameter
     greatest: ClassVar[str]  # the function with the greater of two values
@@ -56,9 +58,10 @@ class Tables(ABC):
         fence: int | None = None,
         scope: str | None = None,
     ) -> bool:
-        """Keep the row with ``idempotency_key = key``: True if written now, False if it was there.
+        """Store the row with ``idempotency_key = key``; return True if it was written now, False if
+        it existed.
 
-        With a fence, StaleFence if its scope (the task, unless named) has seen a higher one.
+        With a fence, raise StaleFence if the scope (the task by default) has seen a higher one.
         """
         guard = guard_of(check_key(key), fence, scope)
         return await self._run(self._insert(table, row, key), self._raise(guard))
@@ -72,10 +75,10 @@ class Tables(ABC):
         fence: int | None = None,
         scope: str | None = None,
     ) -> None:
-        """Set these columns in the row with ``idempotency_key = key``, which is made if it is not
-        there.
+        """Set these columns in the row with ``idempotency_key = key``, which is created if it does
+        not exist.
 
-        The newer write stays: with a fence, StaleFence if its scope has seen a higher one.
+        The newer write stays: with a fence, raise StaleFence if the scope has seen a higher one.
         """
         guard = guard_of(check_key(key), fence, scope)
         await self._run(self._upsert(table, row, key), self._raise(guard))
@@ -83,13 +86,13 @@ class Tables(ABC):
     async def forget(
         self, table: str, *, key: str, fence: int | None = None, scope: str | None = None
     ) -> None:
-        """Remove what was written under the key, if anything was: for undo functions."""
+        """Remove the row that was written under the key, if there is one: for undo functions."""
         guard = guard_of(check_key(key), fence, scope)
         await self._run(self._delete(table, key), self._raise(guard))
 
     @abstractmethod
     async def create_fences(self) -> None:
-        """Make the table of fences, unless it is there."""
+        """Create the table of fences, unless it exists."""
 
     @abstractmethod
     async def open(self) -> Self: ...
@@ -105,7 +108,7 @@ class Tables(ABC):
 
     @abstractmethod
     async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
-        """Run the statement in one transaction and return whether it touched a row."""
+        """Run the statement in one transaction; return whether it touched a row."""
 
     def _insert(self, table: str, row: dict[str, Any], key: str) -> Statement:
         columns = _checked_row(row)
@@ -135,8 +138,10 @@ class Tables(ABC):
         return Statement(sql, (key,), (KEY_COLUMN,))
 
     def _raise(self, guard: FenceGuard | None) -> FenceStatement | None:
-        """Answers the highest fence, this one counted. The row stays locked until the end, so no
-        other holder gets between this and the write."""
+        """Return the statement that raises the scope's fence and answers the highest one.
+
+        The row stays locked until the end, so no other holder gets between this and the write.
+        """
         if guard is None:
             return None
         statement = Statement(
@@ -155,7 +160,9 @@ class FenceStatement(msgspec.Struct, frozen=True):
 
 
 def wrong_names(said: object) -> InvalidInput:
-    """The statements are ours: what the database does not understand of them are the names."""
+    """Return the error for a statement that the database refuses: only its names come from the
+    user.
+    """
     return InvalidInput(
         f"{said}. A table to write to has its columns and {KEY_COLUMN} TEXT NOT NULL UNIQUE; "
         f"fences need {FENCES}, which create_fences() makes: see docs/sinks.md"
@@ -165,25 +172,25 @@ def wrong_names(said: object) -> InvalidInput:
 def _checked_row(row: object) -> dict[str, Any]:
     columns = check_fields(row, kind="row")
     if len(columns) > COLUMNS_MAX:
-        raise InvalidInput(f"the row has {len(columns)} columns: at most {COLUMNS_MAX}")
+        raise InvalidInput(f"the row has {len(columns)} columns; at most {COLUMNS_MAX} are allowed")
     folded = [name.lower() for name in columns]  # to SQLite, a and A are one column
     if KEY_COLUMN in folded:
-        raise InvalidInput(f"the row has an {KEY_COLUMN} of its own; it is to be the key")
+        raise InvalidInput(f"the row must not contain {KEY_COLUMN}; the key is stored there")
     if len(set(folded)) < len(folded):
-        raise InvalidInput("the row names a column twice, in capitals and in small letters")
+        raise InvalidInput("the row names a column twice, in upper and lower case")
     return columns
 
 
 def _table(name: object) -> str:
-    """``summaries``, or with its schema ``reports.summaries``."""
+    """Return the quoted table: ``summaries``, or with its schema ``reports.summaries``."""
     parts = name.split(".") if isinstance(name, str) else []
     if not 0 < len(parts) <= 2:
-        raise InvalidInput(f"table {name!r}: a name, or a schema and a name")
+        raise InvalidInput(f"table {name!r}: write a name, or a schema and a name")
     check_place(parts[-1])
     return ".".join(map(_quoted, parts))
 
 
 def _quoted(name: str) -> str:
     if _NAME.fullmatch(name) is None:
-        raise InvalidInput(f"{name!r} names no table or column: {_RULE}")
+        raise InvalidInput(f"{name!r} cannot name a table or column: {_RULE}")
     return f'"{name}"'

@@ -224,7 +224,7 @@ def test_a_chain_that_holds_says_its_head(place: Place) -> None:
     }
     result = place.cli("audit", "verify")
     assert result.stdout.splitlines() == [
-        "the chain holds: 5 links",
+        "the chain is intact: 5 links",
         f"head  5:{head.hash}",
     ]
     assert max(map(len, result.output.splitlines())) <= 80

@@ -85,7 +85,7 @@ def test_without_a_live_worker_it_says_that_nobody_runs_it_yet(world: World) -> 
     assert "nobody runs it yet" in begun.stderr
     bulk_id = begun.stdout.split()[0]
     assert "nobody runs it yet" in world.cli("bulk", "show", bulk_id).stderr
-    assert "follow it with: holdfast bulk watch" in begun.stderr
+    assert "watch it with: holdfast bulk watch" in begun.stderr
 
 
 def test_it_can_be_stopped_before_anybody_runs_it(world: World) -> None:

@@ -41,7 +41,7 @@ sys.exit(main())
 ONE_BROKEN = {tenant: BROKEN if tenant == "t-2" else FINE for tenant in TENANTS}
 
 
-NOBODY = "no worker is alive: nobody runs it yet. Start one: holdfast worker APP\n"
+NOBODY = "no worker is alive, so nothing runs yet; start one: holdfast worker APP\n"
 
 
 def halted(world: World, order: str = BROKEN) -> None:
@@ -136,7 +136,7 @@ def test_list_has_the_newest_first_and_finds_by_status(world: World) -> None:
     told = world.cli("plans", "list").stdout
     assert fits(told)
     assert told.splitlines()[2].split()[:2] == ["up-7", PlanStatus.HALTED]
-    assert "no such plans" in world.cli("plans", "list", "--status", "FAILED").stderr
+    assert "no matching plans" in world.cli("plans", "list", "--status", "FAILED").stderr
 
 
 def test_a_long_list_goes_on_at_its_cursor(world: World) -> None:
@@ -249,7 +249,7 @@ def test_watch_says_a_line_for_each_change_and_ends_when_the_plan_rests(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work = threading.Thread(target=world.work_until_plan_rests, args=("up-7",))
-    looks = plan_watch.looks
+    looks = plan_watch.poll_plan
 
     async def looks_with_a_worker(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
         async for told in looks(session, plan_id):
@@ -258,7 +258,7 @@ def test_watch_says_a_line_for_each_change_and_ends_when_the_plan_rests(
                 at_work.start()
 
     monkeypatch.setattr(plan_watch, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(plan_watch, "looks", looks_with_a_worker)
+    monkeypatch.setattr(plan_watch, "poll_plan", looks_with_a_worker)
     world.plan("up-7", ONE_BROKEN, waves=("2", "50%", "100%"), max_concurrency=2)
     result = world.cli("plans", "watch", "up-7")
     at_work.join()
@@ -285,7 +285,7 @@ class Busy:
 
     def __init__(self) -> None:
         self.plans = self
-        self.looks = 0
+        self.poll_plan = 0
 
     def ticket(self, _: object) -> int:
         return 0
@@ -294,7 +294,7 @@ class Busy:
         await asyncio.sleep(0)
 
     async def find(self, _: Sequence[str]) -> list[Plan]:
-        self.looks += 1
+        self.poll_plan += 1
         made = {"id": "up-7", "total": 1, "digest": "", "waves": (1,), "counts": ({},)}
         times = {"created_at": 0.0, "status_since": 0.0, "updated_at": 0.0}
         return [Plan(**made, **times, status=PlanStatus.RUNNING)]  # type: ignore[arg-type]
@@ -303,15 +303,15 @@ class Busy:
 async def test_watch_looks_once_a_second_at_most_however_fast_the_plan_moves() -> None:
     store, clock = Busy(), ManualClock()
     session = cast(Session, SimpleNamespace(store=store, clock=clock, now=clock.now()))
-    looks = plan_watch.looks(session, "up-7")
+    looks = plan_watch.poll_plan(session, "up-7")
     await anext(looks)
     following = asyncio.ensure_future(cast(Any, anext(looks)))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert store.looks == 1
+    assert store.poll_plan == 1
     clock.advance(plan_watch.LOOK_SECONDS)
     await following
-    assert store.looks == 2
+    assert store.poll_plan == 2
 
 
 async def test_a_frame_of_the_live_view_fits_and_has_the_reason() -> None:
@@ -442,7 +442,11 @@ def test_a_dry_run_makes_no_store(world: World, app_name: str, tenants: str) -> 
         ([], "{bad", "--payload: not JSON: "),
         ([], "7", "payload: Input should be a valid string [invalid-payload]"),
         (["--waves", "50%,10%,100%"], '"x"', "[invalid-plan]"),
-        (["--halt-on", "many"], '"x"', "--halt-on 'many': a share as 5%, or a number as 3"),
+        (
+            ["--halt-on", "many"],
+            '"x"',
+            "--halt-on 'many': write a share such as 5%, or a number such as 3",
+        ),
         (["--soak", "soon"], '"x"', "'soon' is not a duration"),
         (["--tenants", "nowhere.txt"], '"x"', "--tenants nowhere.txt: No such file"),
         (["--tenants", os.devnull], '"x"', "no tenant is in there"),

@@ -126,7 +126,7 @@ def test_list_finds_by_status_and_tenant_and_tells_who_made_it(world: World, add
     _, declared, often = (line.split() for line in told.splitlines())
     assert (declared[0], declared[4]) == ("declared", "code")
     assert (often[0], often[4]) == ("often", "call")
-    assert "no such triggers" in world.cli("triggers", "list", "--tenant", "t-9").stderr
+    assert "no matching triggers" in world.cli("triggers", "list", "--tenant", "t-9").stderr
     assert "declaration in code" in world.cli("triggers", "show", "declared").stdout
 
 

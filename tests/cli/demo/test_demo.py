@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from holdfast.cli.demo.checks import DemoCheck, StoryRecord, exit_code, judge
-from holdfast.cli.demo.story import how_it_goes_on
+from holdfast.cli.demo.story import describe_take_over
 from holdfast.cli.demo.try_it import offer
 from holdfast.clock import SystemClock
 from holdfast.domain.task import events as ev
@@ -108,15 +108,15 @@ def test_the_demo_ends_well_and_says_so_in_plain_lines(ran: Ran) -> None:
 @pytest.mark.parametrize(
     ("last_completed", "said"),
     [
-        (-1, "begins anew, it had no checkpoint yet: stage 1, copy"),
-        (0, "goes on at its checkpoint: stage 2, check"),
-        (1, "goes on at its checkpoint: stage 2, check"),
+        (-1, "starts again, it had no checkpoint yet: stage 1, copy"),
+        (0, "continues from its checkpoint: stage 2, check"),
+        (1, "continues from its checkpoint: stage 2, check"),
     ],
 )
 def test_a_task_goes_on_at_a_checkpoint_only_where_it_has_one(
     last_completed: int, said: str
 ) -> None:
-    assert how_it_goes_on(("copy", "check"), last_completed) == said
+    assert describe_take_over(("copy", "check"), last_completed) == said
 
 
 def test_the_judge_agrees_with_the_store_that_the_demo_left(ran: Ran) -> None:

@@ -132,6 +132,6 @@ async def test_who_watches_a_bulk_action_sees_how_far_it_is_and_the_time_left(
         session.now = 110.0
         yield bulk_with(left=80)
 
-    monkeypatch.setattr(bulk_watch, "looks", two_looks)
+    monkeypatch.setattr(bulk_watch, "poll_bulk", two_looks)
     await bulk_watch._live(session, "b-1")
     assert "20 %, about 1m20s left" in " ".join(capsys.readouterr().out.split())

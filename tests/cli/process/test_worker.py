@@ -271,7 +271,7 @@ def test_an_app_with_a_store_of_its_own_keeps_it(
     (tmp_path / "own.py").write_text("from holdfast import Holdfast\napp = Holdfast('memory://')\n")
     code, said = start("own:app", "--store", world.url).ended()
     assert code == 6
-    assert said.endswith("own:app names its own store, --store cannot change it [cannot-load]\n")
+    assert said.endswith("own:app names its own store, which --store cannot change [cannot-load]\n")
 
 
 def test_a_reloaded_worker_is_given_the_store_too(
@@ -279,7 +279,7 @@ def test_a_reloaded_worker_is_given_the_store_too(
 ) -> None:
     (tmp_path / "own.py").write_text("from holdfast import Holdfast\napp = Holdfast('memory://')\n")
     process = start("own:app", "--reload", "--store", world.url)
-    process.until_said("own:app names its own store, --store cannot change it")
+    process.until_said("own:app names its own store, which --store cannot change")
     process.until_said("the worker ended (6)")
     process.signal(signal.SIGTERM)
     assert process.ended()[0] == 6

@@ -1,1 +1,1 @@
-"""One module for each group of commands."""
+"""Each module holds one group of commands."""

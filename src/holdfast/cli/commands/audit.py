@@ -1,4 +1,4 @@
-"""`holdfast audit`: who did what, and whether that was changed since."""
+"""`holdfast audit` shows who did what, and whether somebody changed the record since."""
 
 from __future__ import annotations
 
@@ -38,12 +38,16 @@ REASON_CHARS = 20  # as much of it is worth that
 
 OfTask = Annotated[
     str | None,
-    typer.Option("--task", metavar="ID", help="About this task, or plan:ID, or trigger:ID."),
+    typer.Option("--task", metavar="ID", help="Only this task, or plan:ID, or trigger:ID."),
 ]
-Cursor = Annotated[int, typer.Option(metavar="N", min=0, help="Go on after a former list.")]
+Cursor = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Continue after the page that gave this cursor.")
+]
 Head = Annotated[
     str | None,
-    typer.Option(metavar="SEQ:HASH", help="A head noted before: is it still in the chain?"),
+    typer.Option(
+        metavar="SEQ:HASH", help="Check that this head, noted earlier, is still in the chain."
+    ),
 ]
 
 audit = typer.Typer()
@@ -58,48 +62,53 @@ def listed(
     cursor: Cursor = 0,
     json: opt.Json = False,
 ) -> None:
-    """Who did what, the newest first: done or refused. "verify" says if it was changed since.
+    """Show who did what, the newest first, done or refused. "verify" checks whether the record was
+    changed.
 
-    JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused),
-    cursor (null: the last page). The taskId of a plan is plan:ID, of a trigger trigger:ID.
+    JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused), cursor
+    (null: the last page). The taskId of a plan is plan:ID, of a trigger trigger:ID.
     """
     if context.invoked_subcommand is not None:
         return
 
-    async def look(session: Session) -> tuple[Sequence[Audit], int | None, float]:
+    async def load(session: Session) -> tuple[Sequence[Audit], int | None, float]:
         return *await auditing.entries_from(session.store, cursor, limit, task), session.now
 
-    entries, more, now = run(context, look)
+    entries, more, now = run(context, load)
     if json:
         print_json({"entries": [audit_view(entry) for entry in entries], "cursor": more})
         return
     _print(entries, now)
     if not entries:
-        hint("no such entries here" if task or cursor else "nobody has asked for anything yet")
+        hint(
+            "no matching entries"
+            if task or cursor
+            else "the audit is empty: nobody has given a command yet"
+        )
     if more is not None:
         hint(f"more with --cursor {more}")
 
 
 def _print(entries: Sequence[Audit], now: float) -> None:
-    """Print the entries so that who, what and how it ended are seen in any terminal; ids are
-    cut."""
+    """Print the entries; a narrow terminal shortens the ids, so that actor, command and outcome
+    fit.
+    """
     rows = [_row(entry, now) for entry in entries]
     if _needed(rows) > console().width:
         rows = [row | {"ID": _id(row["ID"]), "ACTOR": _short(row["ACTOR"], 8, 8)} for row in rows]
-        hint("ids are shortened: a wider terminal or --json has them in full")
+        hint("ids are shortened; a wider terminal or --json shows them in full")
     print_table(rows, keep=SEEN, shrinks=SHRINKS)
 
 
 def _needed(rows: Sequence[dict[str, str]]) -> int:
-    """Return how wide the columns are that should be seen."""
+    """Return the width that the important columns need."""
     wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in WORTH if rows}
     wide["REASON"] = min(wide.get("REASON", 0), REASON_CHARS)
     return sum(wide.values()) + GAP * (len(wide) - 1)
 
 
 def _id(text: str) -> str:
-    """Shorten an id: the end of a task's id differs; plan:ID and the like also say what they are
-    of."""
+    """Shorten an id: keep the end of a task's id, and the prefix of plan:ID and the like."""
     return _short(text, 8, 4) if ":" in text else _short(text, 0, 6)
 
 
@@ -121,7 +130,7 @@ def _row(entry: Audit, now: float) -> dict[str, str]:
 
 
 def _command(entry: Audit) -> str:
-    """A request that was refused at the door is kept by its route: the words of that say enough."""
+    """Return the command, or the last words of the route that refused the request."""
     method, _, path = entry.command.partition(" /")
     words = [word for word in path.split("/")[1:] if word and not word.startswith("{")]
     return " ".join(words[-2:]) if method.isupper() and words else entry.command
@@ -131,32 +140,35 @@ def _command(entry: Audit) -> str:
 def transitions(
     context: typer.Context,
     *,
-    task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Of this task.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="Only this task.")
+    ] = None,
     status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
     type: opt.Type = None,
     tenant: opt.Tenant = None,
     queue: opt.Queue = None,
     plan: opt.Plan = None,
     since: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Made within that time: 30s, 2h, 7d.")
+        str | None, typer.Option(metavar="AGE", help="Only transitions within: 30s, 2h, 7d.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Made longer ago than that.")
+        str | None, typer.Option(metavar="AGE", help="Only transitions longer ago than this.")
     ] = None,
     limit: opt.Limit = 50,
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """Every transition with who made it: worker, operator, plan, trigger, client or store.
+    """Show every transition and who made it. That is a worker, operator, plan, trigger, client or
+    the store.
 
-    The newest tasks first, and of each task the oldest transition first. It is told from the
-    events of the tasks, for as long as these are kept.
+    The newest tasks come first; within a task, the oldest transition comes first. The transitions
+    are read from the events of the tasks, so they exist as long as the tasks are kept.
 
     JSON: transitions (each: at, taskId, version, command, before, after, maker, name, origin,
     reason), cursor (null: the last page).
     """
 
-    async def look(session: Session) -> tuple[TransitionPage, float]:
+    async def load(session: Session) -> tuple[TransitionPage, float]:
         now = session.now
         where = opt.filtered(
             now, statuses=tuple(status), type=type, tenant=tenant, queue=queue, plan=plan
@@ -171,14 +183,14 @@ def transitions(
         )
         return found, now
 
-    page, now = run(context, look)
+    page, now = run(context, load)
     if json:
         shown = [transition_view(step) for step in page.transitions]
         print_json({"transitions": shown, "cursor": page.cursor})
         return
     print_table([_step_row(step, now) for step in page.transitions], keep=6, shrinks=SHRINKS)
     if not page.transitions:
-        hint("no such transitions")
+        hint("no matching transitions")
     if page.cursor:
         hint(f"more with --cursor {page.cursor}")
 
@@ -198,10 +210,10 @@ def _step_row(step: HistoryStep, now: float) -> dict[str, str]:
 
 @audit.command()
 def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False) -> int:
-    """Walk the chain of all entries. Exit code 1: one was changed, put in, moved or removed.
+    """Check the audit chain. Exit code 1: an entry was changed, added, moved or removed.
 
-    Who can write to the store can write the whole chain anew. Note the head elsewhere now and
-    then: with --head that is found, too, as is an end that was cut off.
+    Anyone who can write to the store can rewrite the whole chain. Note the head elsewhere from time
+    to time: with --head, a rewritten or shortened chain is found, too.
 
     JSON: holds, links, head, base (what the oldest link that is kept hangs on), loose (not in the
     chain yet), broken (null, or: seq, says), missing (null, or: count, explained, says).
@@ -221,16 +233,16 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
     if json:
         print_json(_verdict_view(verdict))
     else:
-        _tell(verdict)
+        _print_verdict(verdict)
     return Exit.OK if verdict.holds else Exit.FAILED
 
 
-def _tell(verdict: ChainVerdict) -> None:
+def _print_verdict(verdict: Verdict) -> None:
     missing = verdict.missing
     if verdict.broken is not None:
         say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.says}", style="bold red")
     elif verdict.holds:
-        say(f"the chain holds: {count(verdict.links, 'link')}", style="green")
+        say(f"the chain is intact: {count(verdict.links, 'link')}", style="green")
     if missing is not None and not missing.explained:
         say(f"MISSING: {missing.says}", style="bold red")
     print_fields(
@@ -242,7 +254,7 @@ def _tell(verdict: ChainVerdict) -> None:
         }
     )
     if verdict.holds:
-        hint("note the head elsewhere: --head compares a later chain with it")
+        hint("note the head elsewhere; --head compares a later chain with it")
 
 
 def _verdict_view(verdict: ChainVerdict) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`holdfast backup`: a copy of the store's file while everything runs."""
+"""`holdfast backup` copies the store's file while everything runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from holdfast.cli.session import Session, run
 from holdfast.engine.operations.backup import back_up
 from holdfast.ports.backup import Copy
 
-Target = Annotated[Path, typer.Argument(metavar="FILE", help="A new file; never one that exists.")]
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="The new file; it must not exist.")]
 
 
 def backup(
     context: typer.Context, target: Target, reason: opt.Reason = "", json: opt.Json = False
 ) -> None:
-    """Copy an SQLite store into a new file, as it is now, while everything runs.
+    """Copy an SQLite store into a new file while everything runs.
 
-    The copy is checked before it gets its name. Redis is copied by its own means.
+    The copy is checked before it gets its name. Use Redis's own tools to back up Redis.
 
     JSON: path, sizeBytes.
     """

@@ -1,4 +1,4 @@
-"""`holdfast bulk`: one command for thousands of tasks, carried out by the workers at a rate."""
+"""`holdfast bulk` starts one command for thousands of tasks; the workers carry it out at a rate."""
 
 from __future__ import annotations
 
@@ -35,25 +35,27 @@ from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.ports import Filter
 
-bulk = typer.Typer(help="One command for all that match: preview, start, watch, stop.")
+bulk = typer.Typer(help="Act on all tasks that match a filter.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A bulk action's id.")]
-What = Annotated[BulkCommand, typer.Argument(help="What to do with each task.")]
-Plan = Annotated[str | None, typer.Option(metavar="ID", help="Of this plan.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a bulk action.")]
+What = Annotated[BulkCommand, typer.Argument(help="The command for each task.")]
+Plan = Annotated[str | None, typer.Option(metavar="ID", help="Only this plan.")]
 Statuses = Annotated[
     list[Status],
     typer.Option(
         "--status",
         metavar="STATUS",
         case_sensitive=False,
-        help="In this status; repeatable. Without it: all unended ones that the command is for.",
+        help="Only this status; repeatable. Default: all that allow the command.",
     ),
 ]
-Everything = Annotated[bool, typer.Option("--everything", help="Without any filter.")]
-FromScratch = Annotated[
-    bool, typer.Option("--from-scratch", help="Of retry: from the first stage on.")
+Everything = Annotated[
+    bool, typer.Option("--everything", help="Act on all tasks, without a filter.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would touch, no more.")]
+FromScratch = Annotated[
+    bool, typer.Option("--from-scratch", help="With retry: start from the first stage.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 START_HELP = f"JSON: {BULK_KEYS}. With --dry-run: {PREVIEW_KEYS}."
 
 
@@ -72,7 +74,7 @@ def preview(
     everything: Everything = False,
     json: opt.Json = False,
 ) -> None:
-    """What it would touch if it were started now."""
+    """Show which tasks a bulk action would act on now."""
     filters: dict[str, Any] = {
         "type": type,
         "tenant": tenant,
@@ -97,34 +99,40 @@ def start(
     older_than: opt.OlderThan = None,
     status: Statuses = [],  # noqa: B006  (Typer copies it)
     everything: Everything = False,
-    rate: Annotated[float, typer.Option(metavar="N", help="Tasks a second, 1 to 1000.")] = 50.0,
+    rate: Annotated[float, typer.Option(metavar="N", help="Tasks per second, 1 to 1000.")] = 50.0,
     canary: Annotated[
-        bool, typer.Option("--canary", help="1, then 10, then the rest; see --stop-at.")
+        bool, typer.Option("--canary", help="First 1 task, then 10, then the rest; see --stop-at.")
     ] = False,
     steps: Annotated[
-        str | None, typer.Option(metavar="1,10", help="Other steps of the canary.")
+        str | None, typer.Option(metavar="1,10", help="The steps of the canary.")
     ] = None,
     stop_at: Annotated[
-        str, typer.Option(metavar="20%|5", help="Of a canary: halt when more fail again.")
+        str,
+        typer.Option(
+            metavar="20%|5", help="With --canary: halt when more tasks than this fail again."
+        ),
     ] = "20%",
     wait: Annotated[
-        str, typer.Option(metavar="10m", help="Of a canary: for those of a step to end.")
+        str,
+        typer.Option(
+            metavar="10m", help="With --canary: how long to wait for the tasks of a step."
+        ),
     ] = "10m",
     limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="At most so many tasks.")
+        int | None, typer.Option(metavar="N", min=1, help="Act on at most N tasks.")
     ] = None,
     reason: opt.Reason = "",
     force: opt.Force = False,
     from_scratch: FromScratch = False,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Asked for again, it is the same one.")
+        str | None, typer.Option(metavar="KEY", help="The same key returns the same bulk action.")
     ] = None,
     dry_run: DryRun = False,
     json: opt.Json = False,
 ) -> None:
-    """Start it. The workers carry it out, through crashes and restarts, and it can be stopped.
+    """Start a bulk action. The workers carry it out and continue it after crashes; you can stop it.
 
-    What has changed since the start is not touched, so nothing is touched twice.
+    A task that has changed since the start is left alone, so no task is acted on twice.
     """
     filters: dict[str, Any] = {
         "type": type,
@@ -161,26 +169,26 @@ def start(
         return await begun.info(), await no_worker_warning(session)
 
     begun, missing = run(context, begin)
-    _tell(begun, json=json)
+    _print_bulk(begun, json=json)
     if missing:
         hint(missing)
-    hint(f"follow it with: holdfast bulk watch {begun.id}")
+    hint(f"watch it with: holdfast bulk watch {begun.id}")
 
 
 @bulk.command("list", epilog=f"JSON: bulks (each: {BULK_KEYS}), cursor (null: the last page).")
 def list_bulks(
     context: typer.Context,
     *,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Show at most N.")] = 20,
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """The newest first."""
+    """List bulk actions, the newest first."""
 
-    async def look(session: Session) -> tuple[BulkPage, float]:
+    async def load(session: Session) -> tuple[BulkPage, float]:
         return await session.app.bulk.find(limit=limit, cursor=cursor), session.now
 
-    page, now = run(context, look)
+    page, now = run(context, load)
     if json:
         print_json({"bulks": [bulk_view(one) for one in page.bulks], "cursor": page.cursor})
         return
@@ -193,14 +201,14 @@ def list_bulks(
 
 @bulk.command(epilog=f"JSON: {BULK_KEYS}.")
 def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
-    """How one stands."""
+    """Show the state of one bulk action."""
 
-    async def look(session: Session) -> tuple[BulkInfo, float, str]:
+    async def load(session: Session) -> tuple[BulkInfo, float, str]:
         info = await (await session.app.bulk.get(id)).info()
         missing = "" if info.over else await no_worker_warning(session)
         return info, session.now, missing
 
-    info, now, missing = run(context, look)
+    info, now, missing = run(context, load)
     if json:
         print_json(bulk_view(info))
         return
@@ -209,7 +217,7 @@ def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
         hint(missing)
 
 
-def _asking(name: str, says: str) -> None:
+def _add_command(name: str, says: str) -> None:
     @bulk.command(name, help=says, epilog=f"JSON: {BULK_KEYS}.")
     def ask(
         context: typer.Context, id: Id, *, reason: opt.Reason = "", json: opt.Json = False
@@ -217,12 +225,12 @@ def _asking(name: str, says: str) -> None:
         async def whole(session: Session) -> BulkInfo:
             return await bulks_of(session).ask(id, name, reason)
 
-        _tell(run(context, whole), json=json)
+        _print_bulk(run(context, whole), json=json)
 
 
-_asking("stop", "End it for good, within about a second; what is done stays done.")
-_asking("pause", "Let it rest.")
-_asking("resume", "Let it go on where it was, after a pause or when it is suspended.")
+_add_command("stop", "End a bulk action within about a second; finished work stays.")
+_add_command("pause", "Pause a bulk action.")
+_add_command("resume", "Continue a paused or suspended bulk action where it stopped.")
 
 bulk.command(epilog=WATCH_HELP)(watch)
 
@@ -240,21 +248,21 @@ def _preview(
     json: bool,
     from_scratch: bool = False,
 ) -> None:
-    async def look(session: Session) -> tuple[BulkPreview, float]:
+    async def load(session: Session) -> tuple[BulkPreview, float]:
         where: Filter = opt.filtered(session.now, **filters)
         found = await session.app.bulk.preview(
             command, where, everything=everything, from_checkpoint=not from_scratch
         )
         return found, session.now
 
-    found, now = run(context, look)
+    found, now = run(context, load)
     if json:
         print_json(bulk_preview_view(found))
         return
     least = "at least " if found.more else ""
-    say(f"{command} would touch {least}{count(found.matching, 'task')}")
+    say(f"{command} would act on {least}{count(found.matching, 'task')}")
     if found.refused_now:
-        say(f"{found.refused_now} of them could not take it now and would be refused")
+        say(f"{found.refused_now} of them would be refused in their present state")
     _warn_of(found)
     hint_of_code(found.code_unknown)
     rows: list[Row] = [
@@ -269,8 +277,8 @@ def _preview(
     ]
     print_table(rows, keep=3)
     if found.matching > len(found.sample):
-        hint(f"the newest {len(found.sample)} are shown")
-    hint("a dry run: nothing was written")
+        hint(f"only the newest {len(found.sample)} are shown")
+    hint("this was a dry run: nothing was written")
 
 
 async def _say_beforehand(
@@ -306,7 +314,7 @@ def _warn_of(found: BulkPreview) -> None:
     )
 
 
-def _tell(info: BulkInfo, *, json: bool) -> None:
+def _print_bulk(info: BulkInfo, *, json: bool) -> None:
     if json:
         print_json(bulk_view(info))
         return
@@ -318,7 +326,7 @@ def _canary(steps: str | None, stop_at: str, wait: str) -> Canary:
     try:
         numbers = tuple(int(step) for step in (steps or "1,10").split(","))
     except ValueError:
-        raise InvalidInput(f"--steps {steps!r}: numbers with commas, as 1,10") from None
+        raise InvalidInput(f"--steps {steps!r}: write numbers with commas, such as 1,10") from None
     return Canary(steps=numbers, stop_at=_rule(stop_at), wait_seconds=seconds(wait))
 
 
@@ -328,4 +336,6 @@ def _rule(text: str) -> HaltRule:
             return FailureRate(float(text.removesuffix("%")) / 100)
         return FailureCount(int(text))
     except ValueError:
-        raise InvalidInput(f"--stop-at {text!r}: a share as 20%, or a number as 5") from None
+        raise InvalidInput(
+            f"--stop-at {text!r}: write a share such as 20%, or a number such as 5"
+        ) from None

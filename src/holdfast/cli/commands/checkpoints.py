@@ -14,9 +14,7 @@ from holdfast.cli.output.printer import hint, print_json, say
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.errors import TaskNotFound
 
-checkpoints = typer.Typer(
-    help="Checkpoints of tasks: get; put and remove while a task is paused or suspended."
-)
+checkpoints = typer.Typer(help="Show, replace or remove the checkpoint of a task.")
 
 KEYS = (
     "lastCompletedStageIndex, completedStageNames, customData, timestamp, version, "
@@ -26,11 +24,11 @@ EXAMPLE = '{"lastCompletedStageIndex": 0, "completedStageNames": ["a"], …}'
 STDIN = "-"
 
 Body = Annotated[
-    str, typer.Argument(metavar="JSON", help="The whole checkpoint; - reads it from the input.")
+    str, typer.Argument(metavar="JSON", help="The whole checkpoint; - reads standard input.")
 ]
 Version = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, help="Only this version. Else whichever is stored."),
+    typer.Option(metavar="N", min=0, help="Only this version; default: the stored one."),
 ]
 
 
@@ -38,15 +36,15 @@ Version = Annotated[
     epilog=f"JSON: null, or the checkpoint: {KEYS}. Exit code 3: the task has none."
 )
 def get(context: typer.Context, id: opt.Id, json: opt.Json = False) -> int:
-    """The checkpoint that a task goes on from. Secrets are hidden."""
+    """Show the checkpoint from which a task continues. Secrets are hidden."""
 
-    async def look(session: Session) -> Any:
+    async def load(session: Session) -> Any:
         detail = await session.store.views.detail(id)
         if detail is None:
             raise TaskNotFound(id)
         return redaction.body(detail.checkpoint)
 
-    found = run(context, look)
+    found = run(context, load)
     if found is None and not json:
         hint(f"task {id} has no checkpoint")
     else:
@@ -62,9 +60,10 @@ def put(
     reason: opt.Reason = "",
     json: opt.Json = False,
 ) -> None:
-    """Write a checkpoint in place of the version that `get` gave; the task stays as it is.
+    """Replace the checkpoint that `get` showed. The task stays paused or suspended.
 
-    It is refused when another version is stored. What `get` hides as *** stays as it is stored.
+    It is refused when another version is stored. A value that `get` shows as *** keeps its stored
+    value.
     """
     text = typer.get_binary_stream("stdin").read() if checkpoint == STDIN else checkpoint
     given = parse_json_object("the checkpoint", text, EXAMPLE)
@@ -88,7 +87,7 @@ def remove(
     reason: opt.Reason = "",
     json: opt.Json = False,
 ) -> None:
-    """Delete the checkpoint. The task can then be rolled back, or start over; it cannot go on."""
+    """Delete the checkpoint. The task can then be rolled back or start over; it cannot continue."""
 
     async def ask(session: Session) -> None:
         asker = session.app.checkpoints.acting_as(*person())

@@ -22,16 +22,16 @@ NOT_DURABLE = "NO: a crash may lose tasks"
 
 def doctor(
     context: typer.Context,
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be derived.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair what can be derived.")] = False,
     json: opt.Json = False,
 ) -> int:
-    """Find what does not agree or is stuck. Exit code 1: something was found.
+    """Check the store for inconsistencies and stuck tasks. Exit code 1: something was found.
 
     JSON: clean, store, durable, checks (the store's settings, each: name, good, says), workers,
     oldestReady, findings (each: invariant, taskId, says, mended), stuck, waiting.
     """
 
-    async def look(session: Session) -> tuple[Health, float]:
+    async def load(session: Session) -> tuple[Health, float]:
         watched = is_watched(json=json)
         total = sum((await session.store.views.stats()).by_status.values()) if watched else 0
         with progress("tasks compared", total, shown=watched) as seen:
@@ -46,7 +46,7 @@ def doctor(
             await session.store.admin.audit(_mending(session, found))
         return found, session.now
 
-    health, now = run(context, look, shows_settings=True)
+    health, now = run(context, load, shows_settings=True)
     if json:
         print_json(doctor_view(health, now))
     else:
@@ -91,13 +91,13 @@ def _print(health: Health, now: float) -> None:
     for told in health.waiting:
         item("waits for a person", told, style="yellow")
     if health.clean:
-        say("everything agrees, nothing is stuck", style="green")
+        say("the store is consistent, nothing is stuck", style="green")
     else:
         say(_verdict(health), style="bold red")
 
 
 def _verdict(health: Health) -> str:
-    """Say what the exit code is 1 for; a setting is that only where it may lose tasks."""
+    """Say why the exit code is 1; a setting counts only if it can lose tasks."""
     left = len(health.stuck) + sum(not one.mended for one in health.findings)
     bad = sum(not check.good for check in health.checks)
     settings = f"{count(bad, 'setting')} {'is' if bad == 1 else 'are'} not good"

@@ -22,7 +22,7 @@ from holdfast.notify.hooks import FILE
 from holdfast.notify.signature import Secret
 from holdfast.settings import load
 
-hooks = typer.Typer(help="Webhooks: who is told of what, and whether it arrives.")
+hooks = typer.Typer(help="List and test webhooks, and make their secrets.")
 
 WAIT_SECONDS = 30.0
 SHRINKS = {"EVENTS": 10, "ONLY": 10}
@@ -30,7 +30,7 @@ SHRINKS = {"EVENTS": 10, "ONLY": 10}
 
 @hooks.callback()
 def of_hooks() -> None:
-    """Webhooks: who is told of what, and whether it arrives."""
+    """List and test webhooks, and make their secrets."""
 
 
 @hooks.command(
@@ -38,7 +38,7 @@ def of_hooks() -> None:
     epilog="JSON: hooks (each: name, url, events, types, tenants, queues, results), callbacks.",
 )
 def listed(json: opt.Json = False) -> None:
-    """Those of the file that HOLDFAST_WEBHOOKS names; of URLs the host."""
+    """List the configured hooks, with the hosts of their URLs. HOLDFAST_WEBHOOKS names the file."""
     found = book.load(load())
     shown = [_shape(hook) for hook in found.hooks.values()]
     if json:
@@ -46,9 +46,9 @@ def listed(json: opt.Json = False) -> None:
         return
     print_table([_row(one) for one in shown], keep=2, shrinks=SHRINKS)
     if not shown:
-        hint(f"no hook is configured: {FILE} names the file")
+        hint(f"no hook is configured; {FILE} names the file")
     if notification.CALLBACK not in found.secrets:
-        hint("requests may bring no callback URL: the file has no [callbacks] secret")
+        hint("submissions may contain no callback URL: the file has no [callbacks] secret")
 
 
 def _shape(hook: Hook) -> dict[str, Any]:
@@ -78,18 +78,18 @@ def _row(one: dict[str, Any]) -> Row:
 @hooks.command("test", epilog="JSON: taskId, status (of the delivery), delivered.")
 def probe(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A hook's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a hook.")],
     *,
     json: opt.Json = False,
 ) -> None:
-    """Send it a word as every other is sent: through the store and a worker. Waits 30 seconds."""
+    """Send a test message to a hook. It goes through the store and a worker; this waits 30 s."""
 
     async def send(session: Session) -> tuple[str, Status, str]:
         app = session.app
         hook = app.hooks.hooks.get(name)
         if hook is None:
             known = ", ".join(sorted(app.hooks.hooks)) or "none"
-            raise InvalidInput(f"no hook {name} is configured (there are: {known})")
+            raise InvalidInput(f"no hook {name} is configured; configured are: {known}")
         task_id = await app.notifier.probe(hook)
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
@@ -103,11 +103,11 @@ def probe(
     elif delivered:
         say(f"{name}  delivered")
     if not delivered:
-        raise NotDelivered(f"{name} has not got it: {why} (delivery {task_id})")
+        raise NotDelivered(f"{name} has not received the message: {why} (delivery {task_id})")
 
 
 async def _stands(session: Session, task_id: str) -> tuple[Status, str]:
-    """Return where the test stands, and why it has not arrived, as far as is known."""
+    """Return the state of the delivery, and why it has not arrived, as far as is known."""
     detail = await session.store.views.detail(task_id)
     if detail is None:
         raise TaskNotFound(task_id)
@@ -125,16 +125,17 @@ def secret(
     *,
     tenant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Not a new one: what this tenant's callbacks have."),
+        typer.Option(metavar="NAME", help="Print the secret of this tenant's callbacks instead."),
     ] = None,
     no_tenant: Annotated[
-        bool, typer.Option("--no-tenant", help="The same, of tasks that have no tenant.")
+        bool,
+        typer.Option("--no-tenant", help="Print the secret for tasks without a tenant instead."),
     ] = False,
     json: opt.Json = False,
 ) -> None:
-    """A new secret for a hook or for callbacks; it is kept nowhere."""
+    """Print a new secret for a hook or for callbacks. Holdfast does not store it."""
     if tenant is not None and no_tenant:
-        raise InvalidInput("--tenant or --no-tenant, not both")
+        raise InvalidInput("give --tenant or --no-tenant, not both")
     if no_tenant:
         text = _of_callbacks(None)
     elif tenant is not None:

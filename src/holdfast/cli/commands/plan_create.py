@@ -40,38 +40,45 @@ def create(
     context: typer.Context,
     *,
     app: opt.App,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The plan's id.")],
-    type: Annotated[str, typer.Option(metavar="NAME", help="The task type, one for each tenant.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the new plan.")],
+    type: Annotated[
+        str, typer.Option(metavar="NAME", help="The type of the tasks, one for each tenant.")
+    ],
     tenants: Annotated[
-        str, typer.Option(metavar="FILE", help="A tenant on each line; - is standard input.")
+        str,
+        typer.Option(metavar="FILE", help="A file with one tenant per line; - is standard input."),
     ],
     payload: opt.Payload = "null",
     max_concurrency: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Tasks at once, over all instances.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="How many tasks run at once, on all machines."),
     ] = None,
     waves: Annotated[
-        str | None, typer.Option(metavar="1,5%,100%", help="How far each wave goes.")
+        str | None,
+        typer.Option(metavar="1,5%,100%", help="How many tasks have started after each wave."),
     ] = None,
-    soak: Annotated[str, typer.Option(metavar="10m", help="Between two waves.")] = "0s",
+    soak: Annotated[str, typer.Option(metavar="10m", help="The pause between two waves.")] = "0s",
     halt_on: Annotated[
         str | None,
-        typer.Option(metavar="5%|3", help="Halt when more of a wave fail; with waves: 0%."),
+        typer.Option(
+            metavar="5%|3", help="Halt when more tasks of a wave fail; default with waves: 0%."
+        ),
     ] = None,
-    on_halt: Annotated[OnHalt, typer.Option(help="What then.")] = OnHalt.PAUSE,
+    on_halt: Annotated[OnHalt, typer.Option(help="What to do after a halt.")] = OnHalt.PAUSE,
     conflict: Annotated[
-        TenantConflict, typer.Option(help="For tenants that are busy.")
+        TenantConflict, typer.Option(help="What to do with busy tenants.")
     ] = TenantConflict.WAIT,
     repeat_tenants: Annotated[
-        bool, typer.Option("--repeat-tenants", help="A tenant may stand there twice.")
+        bool, typer.Option("--repeat-tenants", help="Allow a tenant more than once.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show waves and conflicts, write nothing.")
+        bool, typer.Option("--dry-run", help="Show waves and conflicts, and write nothing.")
     ] = False,
     json: opt.Json = False,
 ) -> int:
-    """Make a plan: the same task for each tenant, wave by wave. Workers then carry it out.
+    """Create a plan: the same task for each tenant, wave by wave. The workers carry it out.
 
-    Asked for again with the same tasks and terms, it goes on with the plan that is there.
+    If you repeat the command with the same tasks and terms, it continues the existing plan.
     """
     id = names.check("plan", id)
     terms = PlanTerms(
@@ -100,8 +107,8 @@ def create(
         return await made.info()
 
     if dry_run:
-        return _tell_preview(run_on(named, preview, looks_only=True), conflict, json=json)
-    _tell_made(run_on(named, make), json=json)
+        return _print_dry_run(run_on(named, preview, looks_only=True), conflict, json=json)
+    _print_created(run_on(named, make), json=json)
     return Exit.OK
 
 
@@ -111,22 +118,25 @@ def halt_rule(written: str) -> HaltRule:
             return FailureRate(float(written.removesuffix("%")) / 100)
         return FailureCount(int(written))
     except ValueError:
-        raise InvalidInput(f"--halt-on {written!r}: a share as 5%, or a number as 3") from None
+        raise InvalidInput(
+            f"--halt-on {written!r}: write a share such as 5%, or a number such as 3"
+        ) from None
 
 
 def _tenants(source: str) -> list[str]:
-    """Read tenants from a file: one on each line; empty lines and those that begin with # are
-    none."""
+    """Read the tenants from a file, one per line; empty lines and lines that begin with # are
+    skipped.
+    """
     try:
         text = sys.stdin.read() if source == STDIN else Path(source).read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"--tenants {source}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"--tenants {source}: not a text in UTF-8") from error
+        raise InvalidInput(f"--tenants {source}: the file is not text in UTF-8") from error
     lines = enumerate((line.strip() for line in text.splitlines()), 1)
     found = [_tenant(source, n, line) for n, line in lines if line and not line.startswith("#")]
     if not found:
-        raise InvalidInput(f"--tenants {source}: no tenant is in there")
+        raise InvalidInput(f"--tenants {source}: the file contains no tenant")
     return found
 
 
@@ -137,16 +147,16 @@ def _tenant(source: str, number: int, line: str) -> str:
         raise InvalidInput(f"--tenants {source}, line {number}: {error}") from error
 
 
-def _tell_made(made: PlanInfo, *, json: bool) -> None:
+def _print_created(made: PlanInfo, *, json: bool) -> None:
     if json:
         print_json(plan_view(made))
         return
     size = f"{count(made.total, 'task')} in {count(len(made.waves), 'wave')}"
     say(Text(f"{made.id}  ") + status_text(made.status) + Text(f"  {size}"))
-    hint(f"follow it with: holdfast plans watch {made.id}")
+    hint(f"watch it with: holdfast plans watch {made.id}")
 
 
-def _tell_preview(preview: Preview, conflict: TenantConflict, *, json: bool) -> int:
+def _print_dry_run(preview: Preview, conflict: TenantConflict, *, json: bool) -> int:
     if json:
         print_json(preview_view(preview))
     else:
@@ -155,7 +165,7 @@ def _tell_preview(preview: Preview, conflict: TenantConflict, *, json: bool) -> 
 
 
 def _print_preview(preview: Preview, conflict: TenantConflict) -> None:
-    there = f"is there already: {preview.exists}" if preview.exists else None
+    there = f"exists already: {preview.exists}" if preview.exists else None
     total = f"{count(preview.total, 'task')} in {count(len(preview.waves), 'wave')}"
     print_fields({"plan": preview.id, "exists": there, "total": total})
     say()
@@ -174,4 +184,4 @@ def _print_preview(preview: Preview, conflict: TenantConflict) -> None:
         item("busy", f"{told} {some(preview.busy, BUSY_SHOWN)}")
     else:
         item("busy", "no tenant has other work now")
-    hint("a dry run: nothing was written")
+    hint("this was a dry run: nothing was written")

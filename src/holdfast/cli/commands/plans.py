@@ -1,4 +1,4 @@
-"""`holdfast plans`: list them, look at one, ask something of it; `create` and `watch`."""
+"""`holdfast plans` lists plans, shows one, and sends it commands."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ PAGE = 200  # tasks in one look
 EVENTS_PAGE = 1000
 EVENTS_READ = 100_000
 
-plans = typer.Typer(help="Work over many tenants: list, look, watch, ask, create.")
+plans = typer.Typer(help="Roll work out over many tenants, wave by wave.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A plan's id.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a plan.")]
 Statuses = Annotated[
     list[PlanStatus],
     typer.Option(
-        "--status", metavar="STATUS", case_sensitive=False, help="In this status; repeatable."
+        "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
     ),
 ]
 
@@ -62,19 +62,19 @@ def list_plans(
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """The newest first."""
+    """List plans, the newest first."""
 
-    async def look(session: Session) -> tuple[PlanPage, float]:
+    async def load(session: Session) -> tuple[PlanPage, float]:
         return await _full_page(session, status, limit, cursor), session.now
 
-    page, now = run(context, look)
+    page, now = run(context, load)
     if json:
         told = [plan_view(info(plan, now=now)) for plan in page.plans]
         print_json({"plans": told, "cursor": page.cursor})
         return
     print_table([_row(plan, now) for plan in page.plans], keep=2)
     if not page.plans:
-        hint("no such plans")
+        hint("no matching plans")
     if page.cursor:
         hint(f"more with --cursor {page.cursor}")
 
@@ -115,16 +115,16 @@ def _row(plan: Plan, now: float) -> Row:
 def show(
     context: typer.Context,
     id: Id,
-    events: Annotated[bool, typer.Option("--events", help="What has happened, too.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Show the events, too.")] = False,
     json: opt.Json = False,
 ) -> None:
-    """How a plan stands: its waves, its failures, what may be asked."""
+    """Show a plan's waves, its failures and the legal commands."""
 
-    async def look(session: Session) -> tuple[PlanReport, float, str]:
-        shown = await _shown(session, id, events=events)
+    async def load(session: Session) -> tuple[PlanReport, float, str]:
+        shown = await _load_report(session, id, events=events)
         return shown, session.now, await undriven_plan_warning(session, shown.plan)
 
-    shown, now, missing = run(context, look)
+    shown, now, missing = run(context, load)
     if json:
         print_json(shown_view(shown))
         return
@@ -133,7 +133,7 @@ def show(
         hint(missing)
 
 
-async def _shown(session: Session, plan_id: str, *, events: bool) -> PlanReport:
+async def _load_report(session: Session, plan_id: str, *, events: bool) -> PlanReport:
     [plan] = await session.store.plans.load([names.check("plan", plan_id)])
     if plan is None:
         raise PlanNotFound(plan_id)
@@ -148,7 +148,7 @@ async def _shown(session: Session, plan_id: str, *, events: bool) -> PlanReport:
 
 
 async def _failed(session: Session, plan: Plan) -> tuple[list[FailedTask], int]:
-    """The first of them, and how many there are."""
+    """Return the first failed tasks of the plan, and how many there are."""
     members = await session.store.plans.members(plan.id)
     tasks = await session.store.plans.tasks(plan.id)
     failed = sorted(index for index, member in members.items() if member.state in FAILED)
@@ -185,26 +185,28 @@ ASKED = f"JSON: {ASKED_KEYS}."
 
 @plans.command(epilog=ASKED)
 def pause(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Let no more tasks go; those that run pause after their stage."""
-    _ask(context, id, lambda control: control.pause(id, reason=reason), json=json)
+    """Start no more tasks; running tasks pause after their stage."""
+    _send_command(context, id, lambda control: control.pause(id, reason=reason), json=json)
 
 
 @plans.command(epilog=ASKED)
 def resume(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Go on; after a halt, the failures of the wave are forgiven."""
-    _ask(context, id, lambda control: control.resume(id, reason=reason), json=json)
+    """Continue the plan. After a halt, the failures of the wave no longer count."""
+    _send_command(context, id, lambda control: control.resume(id, reason=reason), json=json)
 
 
 @plans.command(epilog=ASKED)
 def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Cancel those of its tasks that have not ended, then the plan."""
-    _ask(context, id, lambda control: control.cancel(id, reason=reason), json=json)
+    """Cancel the plan's unsettled tasks, then the plan."""
+    _send_command(context, id, lambda control: control.cancel(id, reason=reason), json=json)
 
 
 @plans.command(epilog=f"JSON: {ASKED_KEYS}, codeUnknown.")
 def retry(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Set what failed or was rolled back going again; then go on."""
-    _ask(context, id, lambda control: control.retry(id, reason=reason), json=json, onward=True)
+    """Retry the tasks that failed or were rolled back. Then the plan continues."""
+    _send_command(
+        context, id, lambda control: control.retry(id, reason=reason), json=json, onward=True
+    )
 
 
 @plans.command(epilog=ASKED)
@@ -213,21 +215,24 @@ def rollback(
     *,
     id: Id,
     wave: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Only the tasks of this wave, from 1.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Only the tasks of this wave, counted from 1."),
     ] = None,
     reason: opt.Reason = "",
-    force: Annotated[bool, typer.Option("--force", help="Over newer work of its tenants.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Act even if newer work of the tenants has run.")
+    ] = False,
     json: opt.Json = False,
 ) -> None:
-    """Undo its tasks, the newest first; completed ones, too."""
+    """Roll back the plan's tasks, completed ones included. The newest come first."""
 
     def ask(control: PlanControl) -> Awaitable[Plan]:
         return control.rollback(id, wave=wave, force=force, reason=reason)
 
-    _ask(context, id, ask, json=json)
+    _send_command(context, id, ask, json=json)
 
 
-def _ask(
+def _send_command(
     context: typer.Context,
     plan_id: str,
     ask: Callable[[PlanControl], Awaitable[Plan]],
@@ -246,7 +251,7 @@ def _ask(
     if json:
         print_json(asked_view(plan) | ({"codeUnknown": list(unknown)} if onward else {}))
         return
-    asked = "  cancel asked for: its tasks are cancelled first" if plan.cancel_requested else ""
+    asked = "  cancel requested: its tasks are cancelled first" if plan.cancel_requested else ""
     say(Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked))
     hint_of_code(unknown)
     if missing:
@@ -258,8 +263,9 @@ plans.command(epilog=CREATE_HELP)(create)
 
 
 async def _say_beforehand(session: Session, plan_id: str) -> tuple[str, ...]:
-    """Say which of its failed tasks start over when they are tried again, and return the types
-    whose code is not known here."""
+    """Warn of failed tasks that start over when they are retried, and return the types whose code
+    is not known here.
+    """
     find = session.app.registry.find
     ahead = await forecast_of_plan(session.store, plan_id, now=session.now, find=find)
     warn_of_starting_over(ahead, len(ahead.ids))

@@ -1,4 +1,4 @@
-"""`holdfast prune`: clean up by kind and age, in bounded batches."""
+"""`holdfast prune` deletes settled records by kind and age, in bounded batches."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Kinds = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help=f"Only this; repeatable: {', '.join(Kept)}. Without it: all but the audit.",
+        help=f"Only this kind; repeatable: {', '.join(Kept)}. Default: all but the audit.",
     ),
 ]
-Age = Annotated[str, typer.Option(metavar="AGE", help="Ended longer ago than that: 2h, 30d.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, delete nothing.")]
+Age = Annotated[str, typer.Option(metavar="AGE", help="Only what ended longer ago: 2h, 30d.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and delete nothing.")]
 
 IgnoreKeep = Annotated[
     bool,
     typer.Option(
         "--ignore-keep",
-        help="Tasks, triggers and plans before their own keep is over, too: for a full store.",
+        help="Also before their own keep is over: for a full store.",
     ),
 ]
 
@@ -46,11 +46,13 @@ def prune(
     ignore_keep: IgnoreKeep = False,
     json: opt.Json = False,
 ) -> None:
-    """Delete what has ended. Nothing unsettled is ever touched, and no task before its own keep
-    unless --ignore-keep says so. Count with --dry-run first: a task that is gone cannot be rolled
-    back or looked at. Its key is still known for 24 hours after its end.
+    """Delete settled tasks, plans, triggers and other old records.
 
-    The audit says who has deleted how much; it is itself deleted only with --kind audit.
+    Unsettled work is never deleted, and no task before its own keep is over unless you give
+    --ignore-keep. Count with --dry-run first: you can no longer show or roll back a deleted task.
+    Its key stays known for 24 hours after its end.
+
+    The audit records who deleted how much; the audit itself is deleted only with --kind audit.
 
     JSON: dryRun, olderThanSeconds, ignoreKeep, pruned (kind → count), complete (false: more are
     left).
@@ -67,7 +69,9 @@ def prune(
             dry_run=dry_run,
         )
         watched = is_watched(json=json)
-        return await asked.carry_out(session.store, session.clock, _shown if watched else None)
+        return await asked.carry_out(
+            session.store, session.clock, _deletion_progress if watched else None
+        )
 
     pruned = run(context, clean)
     if json:
@@ -89,8 +93,8 @@ def prune(
     ]
     print_table(rows, keep=2)
     kept = ", whatever their own keep" if ignore_keep else ""
-    hint(f"what ended more than {written(age)} ago{kept}")
+    hint(f"these ended more than {written(age)} ago{kept}")
 
 
-def _shown(kind: Kept, total: int) -> AbstractContextManager[Callable[[int], None]]:
+def _deletion_progress(kind: Kept, total: int) -> AbstractContextManager[Callable[[int], None]]:
     return progress(f"{kind} deleted", total, shown=total > retention.BATCH)

@@ -1,4 +1,4 @@
-"""`holdfast queues`: how full they are, and whether they take work in and give it out."""
+"""`holdfast queues` shows how full the queues are, and pauses and resumes them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from holdfast.ports import LIVE_LEASES, Switch
 
 SHRINKS = {"BY": 10, "REASON": 10}
 
-queues = typer.Typer(help="How full queues are; pause and resume them, over all machines.")
+queues = typer.Typer(help="Show how full the queues are; pause and resume them.")
 
 TURNED = (
-    "JSON: queue, known (false: no task and no live worker has it), switches (each: what, paused, "
+    "JSON: queue, known (false: no task and no live worker uses it), switches (each: what, paused, "
     "changed)."
 )
 
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name.")]
-Intake = Annotated[bool, typer.Option("--intake", help="What it takes in: submits are refused.")]
+Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of a queue.")]
+Intake = Annotated[bool, typer.Option("--intake", help="The intake: submissions are refused.")]
 Claiming = Annotated[
-    bool, typer.Option("--claiming", help="What it gives out: what waits stays, what runs goes on.")
+    bool,
+    typer.Option("--claiming", help="The claiming: waiting tasks stay, running tasks continue."),
 ]
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Also a queue that no task and no live worker has.")
+    bool, typer.Option("--force", help="Also a queue without any task or live worker.")
 ]
 
 
 @queues.callback()
 def of_queues() -> None:
-    """How full queues are; pause and resume them, over all machines."""
+    """Show how full the queues are; pause and resume them on all machines."""
 
 
 @queues.command(
@@ -48,13 +49,13 @@ def of_queues() -> None:
     epilog=f"JSON: queues (each: {keys(QueueView)}; the last two: null, or {keys(Off)}).",
 )
 def listed(context: typer.Context, json: opt.Json = False) -> None:
-    """How full each is, and who has paused it."""
+    """Show how full each queue is, and who has paused it."""
 
-    async def look(session: Session) -> list[QueueView]:
-        found = await _look(session)
+    async def load(session: Session) -> list[QueueView]:
+        found = await _load_snapshot(session)
         return queue_views(found, found.thrown, session.settings.backlog, session.app.redactor)
 
-    found = run(context, look)
+    found = run(context, load)
     if json:
         print_json({"queues": found})
         return
@@ -63,7 +64,7 @@ def listed(context: typer.Context, json: opt.Json = False) -> None:
         hint("no queue has tasks or a live worker")
 
 
-async def _look(session: Session) -> Snapshot:
+async def _load_snapshot(session: Session) -> Snapshot:
     store = session.store
     workers = await store.views.workers(live_within_seconds=LIVE_LEASES * session.settings.lease)
     off = await store.admin.switches()
@@ -77,8 +78,8 @@ def _row(one: QueueView) -> Row:
         "OLDEST": span(one["oldestAgeSeconds"]) if one["backlog"] else "-",
         "INTAKE": _state(one["intakePaused"]),
         "CLAIMING": _state(one["claimingPaused"]),
-        "BY": _said(off["actor"] for off in _pauses(one)),
-        "REASON": _said(off["reason"] for off in _pauses(one)),
+        "BY": _joined(off["actor"] for off in _pauses(one)),
+        "REASON": _joined(off["reason"] for off in _pauses(one)),
         "LEASED": str(one["places"][Place.LEASED]),
     }
 
@@ -91,7 +92,7 @@ def _pauses(one: QueueView) -> list[Off]:
     return [off for off in (one["intakePaused"], one["claimingPaused"]) if off]
 
 
-def _said(words: Iterable[str]) -> str:
+def _joined(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words)) or "-"
 
 
@@ -106,8 +107,8 @@ def pause(
     force: Force = False,
     json: opt.Json = False,
 ) -> None:
-    """Pause its intake, its claiming, or, when neither is named, both."""
-    switches = named_switches(queue, intake=intake, claiming=claiming)
+    """Pause the intake or the claiming of a queue. Without an option, both."""
+    switches = meant(queue, intake=intake, claiming=claiming)
     _turn(context, queue, switches, reason, on=False, force=force, json=json)
 
 
@@ -121,8 +122,8 @@ def resume(
     reason: opt.Reason = "",
     json: opt.Json = False,
 ) -> None:
-    """Resume its intake, its claiming, or, when neither is named, both."""
-    switches = named_switches(queue, intake=intake, claiming=claiming)
+    """Resume the intake or the claiming of a queue. Without an option, both."""
+    switches = meant(queue, intake=intake, claiming=claiming)
     _turn(context, queue, switches, reason, on=True, json=json)
 
 
@@ -151,4 +152,4 @@ def _turn(
         state = "on" if on else "paused"
         say(f"{queue}  {what} {state}" + ("" if changed else ", as it was"))
     if not known:
-        hint(f"no task and no live worker has a queue {queue}: is it spelt right?")
+        hint(f"no task and no live worker uses a queue {queue}: is the name right?")

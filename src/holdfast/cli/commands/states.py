@@ -1,4 +1,4 @@
-"""`holdfast states`: the state machines, seen."""
+"""`holdfast states` draws the state machines."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from holdfast.insight.diagrams import Format, Of
 
 def states(
     context: typer.Context,
-    of: Annotated[Of, typer.Option(help="Whose states.")] = Of.TASKS,
-    format: Annotated[Format, typer.Option(help="How to draw them.")] = Format.TEXT,
+    of: Annotated[Of, typer.Option(help="Whose states to draw.")] = Of.TASKS,
+    format: Annotated[Format, typer.Option(help="The format of the drawing.")] = Format.TEXT,
     live: Annotated[
         bool,
         typer.Option(
             "--live",
-            help="With the store's counts and dwell times; of plans, for how long they are there.",
+            help="Add counts and times from the store.",
         ),
     ] = False,
 ) -> None:
-    """Draw a state machine from the table that all code obeys."""
+    """Draw a state machine from the table that the code uses."""
     if live and of is Of.TRIGGERS:
-        raise WrongUsage("--live: counts and times are kept of tasks and plans, not of triggers")
+        raise WrongUsage("--live: the store counts tasks and plans, not triggers")
 
-    async def look(session: Session) -> diagram.LiveCounts[Any]:
+    async def load(session: Session) -> diagram.LiveCounts[Any]:
         return await diagrams.live(of, session.store, now=session.now)
 
-    print(diagrams.drawn(of, format, run(context, look) if live else None), end="")
+    print(diagrams.drawn(of, format, run(context, load) if live else None), end="")

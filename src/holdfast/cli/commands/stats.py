@@ -1,4 +1,4 @@
-"""`holdfast stats`: counts, transitions, refusals."""
+"""`holdfast stats` prints counts, transitions and refusals."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ WAITING = (Place.READY, Place.LINE, Place.LATER, Place.LEASED, Place.PARKED, Pla
 
 
 def stats(context: typer.Context, json: opt.Json = False) -> None:
-    """How many tasks are where, how they moved, what was refused, which tenants are held.
+    """Count tasks, transitions, refused commands and held tenants.
 
     JSON: durable, byStatus, byQueue (queue → place → count), transitions (each: from, to, count,
     meanDwellSeconds), refused ("STATUS command" → count), tenantsHeld, holds (the first 100; each:
     tenantId, actor, origin, reason, at, until).
     """
 
-    async def look(session: Session) -> tuple[Stats, list[SwitchSetting], bool]:
+    async def load(session: Session) -> tuple[Stats, list[SwitchSetting], bool]:
         holds = await session.app.tenants.holds()
         return await session.store.views.stats(), holds, session.store.durable
 
-    found, holds, durable = run(context, look)
+    found, holds, durable = run(context, load)
     if json:
         held = hold_count_view(holds, redaction.current())
         print_json({"durable": durable, **counts_view(found), **held})
@@ -48,7 +48,7 @@ def stats(context: typer.Context, json: opt.Json = False) -> None:
     _print_part("queues", [_queue_row(name, found) for name in sorted(found.by_queue)])
     _print_part("held tenants", [_hold_row(one) for one in holds[:HOLDS_SHOWN]])
     if len(holds) > HOLDS_SHOWN:
-        hint(f"{len(holds)} tenants are held; all: `holdfast tenants holds`")
+        hint(f"{len(holds)} tenants are held; `holdfast tenants holds` lists all")
     _print_part("transitions", [_move_row(move) for move in found.transitions])
     _print_part("refused", [_refusal_row(*one) for one in sorted(found.refused.items())])
     if not durable:

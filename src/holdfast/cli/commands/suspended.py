@@ -1,4 +1,4 @@
-"""`holdfast suspended`: what waits for a person, one by one or a thousand at once."""
+"""`holdfast suspended` shows tasks that wait for a person, and resumes or discards them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.cli.batch import (
     print_report,
     warn_of,
 )
-from holdfast.cli.commands.tasks import JSON_REPORT, full_page, says
+from holdfast.cli.commands.tasks import JSON_REPORT, error_message, full_page
 from holdfast.cli.json_input import parse_json, parse_json_object
 from holdfast.cli.output.error_groups import SuspendedGroup, group_by_cause
 from holdfast.cli.output.printer import Row, hint, print_json, print_table, status_text
@@ -34,14 +34,15 @@ from holdfast.ports import Detail, Filter, Page
 PAGE = 500
 AT_MOST = 100_000  # in one go; ask again for the rest
 
-suspended = typer.Typer(help="What waits for a person: list, look, resume, discard.")
+suspended = typer.Typer(help="List, show, resume, amend or discard suspended tasks.")
 
-IdsOrNone = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Task ids.")]
+IdsOrNone = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of tasks.")]
 AllMatching = Annotated[
-    bool, typer.Option("--all-matching", help="All that the filters match, not ids.")
+    bool,
+    typer.Option("--all-matching", help="Act on all tasks that the filters match, instead of ids."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-ByGroup = Annotated[bool, typer.Option("--group", help="Count by error fingerprint.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+ByGroup = Annotated[bool, typer.Option("--group", help="Group by cause, and count.")]
 
 
 @suspended.command(
@@ -62,20 +63,20 @@ def list_suspended(
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """The newest first, or with --group by cause, the most frequent first."""
+    """List suspended tasks, the newest first. With --group, count them by cause."""
     filters = _filters(type, tenant, queue, error, older_than)
     if group:
         groups, complete = run(
             context, lambda s: group_by_cause(s.store, _where(s, filters), AT_MOST)
         )
-        _tell_groups(groups, complete, filters, json)
+        _print_groups(groups, complete, filters, json)
         return
 
-    async def look(session: Session) -> tuple[Page, float]:
+    async def load(session: Session) -> tuple[Page, float]:
         page = await full_page(session, _where(session, filters), limit, cursor)
         return page, session.now
 
-    page, now = run(context, look)
+    page, now = run(context, load)
     if json:
         print_json({"tasks": [task_view(task) for task in page.tasks], "cursor": page.cursor})
         return
@@ -92,7 +93,7 @@ def _row(task: Task, now: float) -> Row:
         "ID": task.id,
         "STATUS": status_text(task.status),
         "SINCE": span(now - task.status_since),
-        "SAYS": says(task),
+        "SAYS": error_message(task),
         "TYPE": task.type,
         "TENANT": task.tenant or "-",
         "ERROR": failure.fingerprint if failure else "-",
@@ -105,7 +106,7 @@ def _none(filters: dict[str, Any]) -> str:
     return "no suspended task matches" if narrowed else "nothing waits for a person"
 
 
-def _tell_groups(
+def _print_groups(
     groups: Sequence[SuspendedGroup], complete: bool, filters: dict[str, Any], json: bool
 ) -> None:
     if json:
@@ -120,9 +121,9 @@ def _tell_groups(
 
 @suspended.command(epilog="JSON: as `holdfast tasks show`.")
 def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
-    """Everything about one suspended task."""
+    """Show everything about one suspended task."""
 
-    async def look(session: Session) -> tuple[Detail, Session]:
+    async def load(session: Session) -> tuple[Detail, Session]:
         detail = await session.store.views.detail(id)
         if detail is None:
             raise TaskNotFound(id)
@@ -130,7 +131,7 @@ def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
             raise NotSuspended(id, detail.task.status)
         return detail, session
 
-    detail, session = run(context, look)
+    detail, session = run(context, load)
     if json:
         print_json(detail_view(detail, session.now))
     else:
@@ -153,7 +154,7 @@ def resume(
     yes: Yes = False,
     json: opt.Json = False,
 ) -> int:
-    """Set them going again, forward or backward, as they were going; failures count anew."""
+    """Resume suspended tasks, forward or in their rollback. Failures count from zero."""
     filters = _chosen(ids, all_matching, _filters(type, tenant, queue, error, older_than))
 
     async def one(session: Session, task_id: str) -> Task:
@@ -168,19 +169,21 @@ def amend(
     *,
     id: opt.Id,
     payload: Annotated[
-        str | None, typer.Option(metavar="JSON", help="In place of the one that was submitted.")
+        str | None,
+        typer.Option(metavar="JSON", help="The new payload, instead of the submitted one."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="JSON", help="In place of what its stages have kept.")
+        str | None,
+        typer.Option(metavar="JSON", help="The new data, instead of what the stages stored."),
     ] = None,
     reason: opt.Reason = "",
     force: opt.Force = False,
     json: opt.Json = False,
 ) -> int:
-    """Correct the payload or the data of one, and set it going.
+    """Correct the payload or data of a suspended task. The task is then resumed.
 
-    A worker that knows its type suspends it again if the payload does not fit. The same submit with
-    the first payload still finds the task.
+    A worker that knows the type suspends the task again if the payload does not fit. A submission
+    with the first payload still finds the task.
     """
     given: dict[str, Any] = {}
     if payload is not None:
@@ -211,7 +214,7 @@ def discard(
     yes: Yes = False,
     json: opt.Json = False,
 ) -> int:
-    """Give them up: they end as cancelled, with the reason."""
+    """Discard suspended tasks: they end as cancelled, with the reason."""
     filters = _chosen(ids, all_matching, _filters(type, tenant, queue, error, older_than))
 
     async def one(session: Session, task_id: str) -> Task:
@@ -261,7 +264,7 @@ def _announce(verb: str, many: int, *, yes: bool) -> None:
 
 
 async def _matching(session: Session, where: Filter) -> list[str]:
-    """All ids first: acting on one page would shift the next."""
+    """Return all matching ids before the first action, because acting would shift the next page."""
     found: list[str] = []
     cursor = None
     while len(found) < AT_MOST:

@@ -20,9 +20,9 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Detail, Filter, Page
 
-LOOKS = 50  # a page may come back short; after so many the cursor says where to go on
+LOOKS = 50  # a page may come back short; after so many the cursor error_message where to go on
 
-tasks = typer.Typer(help="List, look at one, pause, resume, cancel, retry, roll back.")
+tasks = typer.Typer(help="List, show, pause, resume, cancel, retry, roll back tasks.")
 
 
 @tasks.command("list", epilog=f"JSON: tasks (each: {TASK_KEYS}), cursor (null: the last page).")
@@ -40,9 +40,9 @@ def list_tasks(
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """The newest first."""
+    """List tasks, the newest first."""
 
-    async def look(session: Session) -> tuple[Page, float]:
+    async def load(session: Session) -> tuple[Page, float]:
         where = opt.filtered(
             session.now,
             statuses=tuple(status),
@@ -55,20 +55,20 @@ def list_tasks(
         )
         return await full_page(session, where, limit, cursor), session.now
 
-    page, now = run(context, look)
+    page, now = run(context, load)
     if json:
         print_json({"tasks": [task_view(task) for task in page.tasks], "cursor": page.cursor})
         return
     rows = [task_row(task, now) for task in page.tasks]
     print_table(rows, keep=2, room=_room(status, type, tenant, queue))
     if not page.tasks:
-        hint("no such tasks")
+        hint("no matching tasks")
     if page.cursor:
         hint(f"more with --cursor {page.cursor}")
 
 
 async def full_page(session: Session, where: Filter, limit: int, cursor: str | None) -> Page:
-    """Return as many as were asked for, where there are so many."""
+    """Return as many tasks as were asked for, if there are so many."""
     found: list[Task] = []
     for _ in range(LOOKS):
         page = await session.store.views.find(where, limit=limit - len(found), cursor=cursor)
@@ -85,7 +85,7 @@ def task_row(task: Task, now: float) -> Row:
         "STATUS": status_text(task.status),
         "SINCE": span(now - task.status_since),
         "TYPE": task.type,
-        "SAYS": says(task),
+        "SAYS": error_message(task),
         "TENANT": task.tenant or "-",
         "STAGE": task.at_stage or "-",
         "QUEUE": task.queue,
@@ -95,15 +95,17 @@ def task_row(task: Task, now: float) -> Row:
 def _room(
     status: Sequence[Status], type: str | None, tenant: str | None, queue: str | None
 ) -> list[str]:
-    """Order the columns: filtered ones come last, as the filter says them already."""
+    """Order the columns: errors come early when the list is filtered by status, filtered fields
+    last.
+    """
     told = ("SAYS", "TYPE") if status else ("TYPE", "SAYS")
     names = ("ID", "STATUS", "SINCE", *told, "TENANT", "STAGE", "QUEUE")
     known = {"STATUS": len(status) == 1, "TYPE": type, "TENANT": tenant, "QUEUE": queue}
     return sorted(names, key=lambda name: bool(known.get(name)))
 
 
-def says(task: Task) -> str:
-    """Return what the task's error says, and the part of the error's name that matters."""
+def error_message(task: Task) -> str:
+    """Return the message of the task's error, with the last part of the error's name."""
     if task.failure is None:
         return "-"
     return f"{task.failure.error.rpartition('.')[2]}: {redaction.text(task.failure.message)}"
@@ -111,15 +113,15 @@ def says(task: Task) -> str:
 
 @tasks.command(epilog=f"JSON: {TASK_KEYS}; {DETAIL_KEYS}.")
 def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
-    """Everything about one task: stages, attempts, error, checkpoint, events."""
+    """Show everything about one task."""
 
-    async def look(session: Session) -> tuple[Detail, Session]:
+    async def load(session: Session) -> tuple[Detail, Session]:
         detail = await session.store.views.detail(id)
         if detail is None:
             raise TaskNotFound(id)
         return detail, session
 
-    detail, session = run(context, look)
+    detail, session = run(context, load)
     if json:
         print_json(detail_view(detail, session.now))
     else:
@@ -134,7 +136,7 @@ JSON_REPORT += "code, message)."
 def pause(
     context: typer.Context, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
 ) -> int:
-    """Stop at the next stage boundary, or at once when it does not run."""
+    """Pause tasks at once, or after the stage that runs."""
     return _each(context, ids, json, lambda s, i: s.control.pause(i, reason=reason))
 
 
@@ -147,7 +149,7 @@ def resume(
     force: opt.Force = False,
     json: opt.Json = False,
 ) -> int:
-    """Set paused tasks going again; takes back a pause that has not acted yet."""
+    """Resume paused tasks, or withdraw a requested pause."""
     return _each(
         context,
         ids,
@@ -161,7 +163,7 @@ def resume(
 def cancel(
     context: typer.Context, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
 ) -> int:
-    """End at the next stage boundary, or at once when it does not run."""
+    """Cancel tasks at once, or after the stage that runs."""
     return _each(context, ids, json, lambda s, i: s.control.cancel(i, reason=reason))
 
 
@@ -173,11 +175,12 @@ def retry(
     reason: opt.Reason = "",
     force: opt.Force = False,
     from_scratch: Annotated[
-        bool, typer.Option("--from-scratch", help="Forget the checkpoint: from the first stage.")
+        bool,
+        typer.Option("--from-scratch", help="Ignore the checkpoint: start from the first stage."),
     ] = False,
     json: opt.Json = False,
 ) -> int:
-    """Try again from the checkpoint; the count of failures starts anew."""
+    """Retry tasks from their checkpoints; failures count from zero."""
     return _each(
         context,
         ids,
@@ -198,7 +201,7 @@ def rollback(
     force: opt.Force = False,
     json: opt.Json = False,
 ) -> int:
-    """Undo the stages that were begun, in reverse."""
+    """Undo the stages that ran, last stage first."""
     return _each(context, ids, json, lambda s, i: s.control.rollback(i, reason=reason, force=force))
 
 

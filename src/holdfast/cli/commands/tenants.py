@@ -20,18 +20,20 @@ from holdfast.insight.views.tenants import HoldView, TenantState, hold_view
 from holdfast.insight.views.view import keys
 from holdfast.ports import SwitchSetting
 
-tenants = typer.Typer(help="How tenants stand: what runs, what waits, what to do next; holds.")
+tenants = typer.Typer(help="Show what runs and waits for a tenant; hold and release.")
 
-Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="A tenant's name.")]
+Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The name of a tenant.")]
 Until = Annotated[
     str | None,
-    typer.Option(metavar="AGE", help="Release it by itself after so long: 30m, 2h. Else never."),
+    typer.Option(
+        metavar="AGE", help="Release the tenant after this time: 30m, 2h. Default: never."
+    ),
 ]
 
 
 @tenants.callback()
 def of_tenants() -> None:
-    """How tenants stand: what runs, what waits, what to do next."""
+    """Show what runs and waits for a tenant; hold and release."""
 
 
 @tenants.command(
@@ -43,12 +45,12 @@ def show(
     tenants: Annotated[list[str], typer.Argument(metavar="TENANT")],
     json: opt.Json = False,
 ) -> int:
-    """Active task, checkpoint, line, lock, and what to do next."""
+    """Show a tenant's active task, line and lock, and what to do."""
 
-    async def look(session: Session) -> tuple[list[TenantOverview], Redactor]:
+    async def load(session: Session) -> tuple[list[TenantOverview], Redactor]:
         return await overviews(session.app, tenants), session.app.redactor
 
-    found, hide = run(context, look)
+    found, hide = run(context, load)
     if json:
         print_json({"tenants": [one.view(hide) for one in found]})
     else:
@@ -92,9 +94,10 @@ def hold(
     until: Until = None,
     json: opt.Json = False,
 ) -> None:
-    """Hand out nothing of a tenant until it is released; what runs is given back at its next stage.
+    """Hold a tenant: no worker gets its tasks until it is released. A running task is given back
+    after its stage.
 
-    Submits are accepted meanwhile. Retries and rollbacks of the tenant wait as well.
+    Holdfast accepts submissions meanwhile. Retries and rollbacks of the tenant wait as well.
     """
 
     async def ask(session: Session) -> HoldAnswer:
@@ -119,7 +122,7 @@ def hold(
 def release(
     context: typer.Context, tenant: Tenant, reason: opt.Reason = "", json: opt.Json = False
 ) -> None:
-    """Let a tenant's work go on, whoever held it."""
+    """End the hold of a tenant, whoever set it."""
 
     async def ask(session: Session) -> bool:
         return await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
@@ -133,12 +136,12 @@ def release(
 
 @tenants.command(epilog=f"JSON: holds (each: {keys(HoldView)}).")
 def holds(context: typer.Context, json: opt.Json = False) -> None:
-    """Which tenants are held, by whom, since when and why."""
+    """List the held tenants, with who held them, since when and why."""
 
-    async def look(session: Session) -> tuple[list[SwitchSetting], Redactor]:
+    async def load(session: Session) -> tuple[list[SwitchSetting], Redactor]:
         return await session.app.tenants.holds(), session.app.redactor
 
-    found, hide = run(context, look)
+    found, hide = run(context, load)
     if json:
         print_json({"holds": [hold_view(one, hide) for one in found]})
         return

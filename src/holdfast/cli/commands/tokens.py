@@ -23,12 +23,14 @@ from holdfast.settings import load
 if TYPE_CHECKING:
     from holdfast.server.auth.tokens import Token
 
-tokens = typer.Typer(help="Who may use the HTTP API: make, list and revoke tokens.")
+tokens = typer.Typer(help="Create, list and revoke tokens for the HTTP API.")
 
 SETTING = "HOLDFAST_TOKENS"
 ROLES = ("viewer", "operator", "admin")
 
-File = Annotated[Path | None, typer.Option(metavar="PATH", help=f"Else {SETTING}.")]
+File = Annotated[
+    Path | None, typer.Option(metavar="PATH", help=f"The tokens file; default: {SETTING}.")
+]
 
 
 class NameTaken(Refused, stored_name="NameTaken"):
@@ -40,27 +42,30 @@ class NameTaken(Refused, stored_name="NameTaken"):
 
 @tokens.callback()
 def of_tokens() -> None:
-    """Who may use the HTTP API: make, list and revoke tokens. A change counts within a second."""
+    """Create, list and revoke tokens for the HTTP API. A change takes effect within a second."""
 
 
 @tokens.command(epilog="JSON: token, and the keys of `list`.")
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose; shown in the audit.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of the token; the audit shows it.")
+    ],
     *,
-    role: Annotated[str, typer.Option(metavar="ROLE", help=f"One of {', '.join(ROLES)}.")],
+    role: Annotated[str, typer.Option(metavar="ROLE", help=f"The role: {', '.join(ROLES)}.")],
     tenant: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only for this tenant; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Limit the token to this tenant; repeatable."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="AFTER", help="30d, 12h; without it never.")
+        str | None, typer.Option(metavar="AFTER", help="When it expires: 30d, 12h; default: never.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="N", min=0.01, help="Requests a second.")
+        float | None, typer.Option(metavar="N", min=0.01, help="Allowed requests per second.")
     ] = None,
     file: File = None,
     json: opt.Json = False,
 ) -> None:
-    """Make a token and print it: this once, only its hash is kept."""
+    """Create a token and print it, once: only its hash is stored."""
     check_server()
     from holdfast.server.auth.tokens import Role, make
 
@@ -83,7 +88,7 @@ def create(
         print_json({"token": text, **_shape(token, now)})
         return
     print(text)
-    hint(f"kept in {path} as a hash only: this is the one time you see the token")
+    hint(f"{path} has only the hash: you see the token this once")
     if file is not None:
         hint(f"for the service: export {SETTING}={path}")
 
@@ -104,7 +109,7 @@ def list_(*, file: File = None, json: opt.Json = False) -> None:
         return
     print_table([_row(token, now) for token in found], keep=3)
     if not found:
-        hint("there are no tokens: holdfast tokens create NAME --role viewer")
+        hint("there are no tokens; create one: holdfast tokens create NAME --role viewer")
 
 
 @tokens.command(epilog="JSON: revoked (the keys of `list`, for each).")
@@ -114,7 +119,7 @@ def revoke(
     file: File = None,
     json: opt.Json = False,
 ) -> None:
-    """Make a token worthless."""
+    """Revoke a token: the service accepts it no longer."""
     check_server()
     from holdfast.server.auth.tokens import without
 
@@ -132,8 +137,7 @@ def revoke(
 
 @contextmanager
 def _changing(path: Path) -> Iterator[list[Token]]:
-    """Yield the list and write it as it is at the end; two who do so at once wait for each
-    other."""
+    """Yield the tokens and write the list afterwards; a lock makes concurrent changes wait."""
     from holdfast.server.auth.tokens import read, write
 
     if not path.parent.is_dir():
@@ -150,7 +154,7 @@ def _changing(path: Path) -> Iterator[list[Token]]:
 def _path(given: Path | None) -> Path:
     path = given or load().tokens
     if path is None:
-        raise opt.WrongUsage(f"name the file of the tokens with --file or {SETTING}")
+        raise opt.WrongUsage(f"name the tokens file with --file or {SETTING}")
     return path.absolute()
 
 

@@ -27,44 +27,53 @@ def add(
     context: typer.Context,
     *,
     app: opt.App,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its id.")],
-    type: Annotated[str, typer.Option(metavar="NAME", help="The task type that it makes.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The id of the trigger.")],
+    type: Annotated[
+        str, typer.Option(metavar="NAME", help="The type of the tasks that it creates.")
+    ],
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Once: 2026-01-31T03:00:00+08:00.")
+        str | None, typer.Option(metavar="TIME", help="Fire once: 2026-01-31T03:00:00+08:00.")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(metavar="15m", help="Each interval, from now on.")
+        str | None, typer.Option(metavar="15m", help="Fire at this interval, from now on.")
     ] = None,
     cron: Annotated[
-        str | None, typer.Option(metavar="'0 3 * * *'", help="Minute, hour, day, month, weekday.")
+        str | None,
+        typer.Option(metavar="'0 3 * * *'", help="Fire by minute, hour, day, month, weekday."),
     ] = None,
     tz: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Of --cron: Asia/Shanghai; else UTC.")
+        str | None, typer.Option(metavar="ZONE", help="The time zone of --cron; default: UTC.")
     ] = None,
     payload: opt.Payload = "null",
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="For this tenant.")] = None,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Into this queue.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The tenant of the tasks.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The queue of the tasks.")
+    ] = None,
     misfire: Annotated[
-        Misfire, typer.Option(help="For times that nobody was there for.")
+        Misfire, typer.Option(help="What to do about missed fire times.")
     ] = Misfire.ONCE,
     overlap: Annotated[
-        Overlap, typer.Option(help="While its last task still waits or runs.")
+        Overlap, typer.Option(help="What to do while the last task has not ended.")
     ] = Overlap.ALLOW,
-    jitter: Annotated[str, typer.Option(metavar="30s", help="So much late, at most.")] = "0s",
+    jitter: Annotated[
+        str, typer.Option(metavar="30s", help="Fire up to this much later, at random.")
+    ] = "0s",
     replace: Annotated[
-        bool, typer.Option("--replace", help="In the place of another of this name.")
+        bool, typer.Option("--replace", help="Replace a trigger of this name.")
     ] = False,
     json: opt.Json = False,
 ) -> None:
-    """Make a trigger: --at a time, --every so long, or by --cron.
+    """Create a trigger with --at, --every or --cron.
 
-    Asked for again with the same definition, it answers with the trigger that is there.
+    If you repeat the command with the same definition, it returns the existing trigger.
     """
     name = names.check("trigger", name)
     if [at, every, cron].count(None) != 2:
         raise opt.WrongUsage("give one of --at, --every and --cron")
     if tz is not None and cron is None:
-        raise opt.WrongUsage("--tz goes with --cron; --at carries its own offset")
+        raise opt.WrongUsage("--tz needs --cron; --at contains its own offset")
     terms = TriggerTerms(
         name=name, tenant=tenant, queue=queue, misfire=misfire, overlap=overlap, jitter=jitter
     )
@@ -85,18 +94,18 @@ def add(
             )
         return await made.info()
 
-    _tell(run_on(named, make), json=json)
+    _print_created(run_on(named, make), json=json)
 
 
 def _moment(text: str) -> datetime:
-    """One without a zone is refused by the schedule itself."""
+    """Parse a point in time; the schedule itself refuses one without a time zone."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidSchedule(text, "a time is written as 2026-01-31T03:00:00+08:00") from None
+        raise InvalidSchedule(text, "write a time such as 2026-01-31T03:00:00+08:00") from None
 
 
-def _tell(made: Trigger, *, json: bool) -> None:
+def _print_created(made: Trigger, *, json: bool) -> None:
     if json:
         print_json(trigger_view(made))
         return

@@ -1,4 +1,4 @@
-"""`holdfast triggers`: what fires when, and asking something of one."""
+"""`holdfast triggers` lists triggers, shows one, and sends it commands."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from holdfast.ports import TriggerPage
 LOOKS = 50  # a page may come back short; after so many the cursor says where to go on
 NEXT_SHOWN = 3
 
-triggers = typer.Typer(help="What fires when: list, look, add, fire, pause, resume, cancel.")
+triggers = typer.Typer(help="Submit tasks at a time, at an interval or by cron.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A trigger's id.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a trigger.")]
 Statuses = Annotated[
     list[TriggerStatus],
     typer.Option(
-        "--status", metavar="STATUS", case_sensitive=False, help="In this status; repeatable."
+        "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
     ),
 ]
 
@@ -55,20 +55,20 @@ def list_triggers(
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """In the order of their ids. FROM: declared in code, or made by a call."""
+    """List triggers by id. FROM is `code` (declared in code) or `call` (created by a call)."""
 
-    async def look(session: Session) -> TriggerPage:
+    async def load(session: Session) -> TriggerPage:
         opt.filtered(session.now, tenant=tenant)
         return await _full_page(session, status, tenant, limit, cursor)
 
-    page = run(context, look)
+    page = run(context, load)
     if json:
         told = [trigger_view(trigger) for trigger in page.triggers]
         print_json({"triggers": told, "cursor": page.cursor})
         return
     print_table([trigger_row(trigger) for trigger in page.triggers], keep=2)
     if not page.triggers:
-        hint("no such triggers")
+        hint("no matching triggers")
     if page.cursor:
         hint(f"more with --cursor {page.cursor}")
 
@@ -94,13 +94,13 @@ async def _full_page(
 
 @triggers.command(epilog=f"JSON: {TRIGGER_KEYS}, {DETAIL_KEYS}.")
 def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
-    """When it fires, what it makes, its policies, and how it stands."""
+    """Show when a trigger fires, its task, policies and state."""
 
-    async def look(session: Session) -> tuple[Trigger, list[datetime], float]:
+    async def load(session: Session) -> tuple[Trigger, list[datetime], float]:
         handle = await session.schedule.get(id)
         return await handle.info(), await handle.next(NEXT_SHOWN), session.now
 
-    trigger, upcoming, now = run(context, look)
+    trigger, upcoming, now = run(context, load)
     if json:
         print_json(detail_view(trigger, upcoming))
     else:
@@ -112,17 +112,17 @@ def next(
     context: typer.Context,
     id: Id,
     count: Annotated[
-        int, typer.Option("-n", metavar="N", min=1, max=1000, help="How many of them.")
+        int, typer.Option("-n", metavar="N", min=1, max=1000, help="How many to show.")
     ] = 5,
     json: opt.Json = False,
 ) -> None:
-    """Its next fire times, in its zone."""
+    """Show the next fire times of a trigger, in its time zone."""
 
-    async def look(session: Session) -> tuple[Trigger, list[datetime]]:
+    async def load(session: Session) -> tuple[Trigger, list[datetime]]:
         handle = await session.schedule.get(id)
         return await handle.info(), await handle.next(count)
 
-    trigger, upcoming = run(context, look)
+    trigger, upcoming = run(context, load)
     if json:
         times = [moment.isoformat() for moment in upcoming]
         print_json({"triggerId": trigger.id, "status": trigger.status, "next": times})
@@ -130,10 +130,10 @@ def next(
     for moment in upcoming:
         say(written(moment))
     if trigger.status in (TriggerStatus.PAUSED, TriggerStatus.SUSPENDED):
-        hint(f"it is {trigger.status}: so it would fire, resumed now")
+        hint(f"it is {trigger.status}: it would fire at these times if resumed now")
     elif not upcoming:
         ended = trigger.status not in UNFINISHED
-        hint(f"it is {trigger.status}: it fires no more" if ended else "no time is left")
+        hint(f"it is {trigger.status} and fires no more" if ended else "no fire time is left")
 
 
 JSON_ASKED = "JSON: triggerId, status."
@@ -144,14 +144,15 @@ def fire(
     context: typer.Context,
     id: Id,
     app: Annotated[
-        str, typer.Option(metavar="APP", help="That declares its task type: module:attribute.")
+        str,
+        typer.Option(metavar="APP", help="The app that declares the task type: module:attribute."),
     ],
     reason: opt.Reason = "",
     json: opt.Json = False,
 ) -> None:
-    """Make a task now, whatever its policies say; its times stay.
+    """Create a task of the trigger now. Its policies do not apply, and its fire times stay.
 
-    What a task is made of stands in code, so this needs the app.
+    The code of the app makes the payload, so this command needs the app.
     """
 
     async def act(named: Holdfast) -> tuple[str, Trigger]:
@@ -168,23 +169,23 @@ def fire(
 
 @triggers.command(epilog=JSON_ASKED)
 def pause(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Fire no more until it is resumed."""
-    _ask(context, id, lambda handle: handle.pause(reason), json=json)
+    """Stop firing until the trigger is resumed."""
+    _send_command(context, id, lambda handle: handle.pause(reason), json=json)
 
 
 @triggers.command(epilog=JSON_ASKED)
 def resume(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Go on; its misfire policy makes up for what was due meanwhile."""
-    _ask(context, id, lambda handle: handle.resume(reason), json=json)
+    """Resume a trigger. Its misfire policy decides about the fire times that it missed."""
+    _send_command(context, id, lambda handle: handle.resume(reason), json=json)
 
 
 @triggers.command(epilog=JSON_ASKED)
 def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """End it. One that is declared in code stays ended until its declaration changes."""
-    _ask(context, id, lambda handle: handle.cancel(reason), json=json)
+    """End a trigger. One that is declared in code stays ended until its declaration changes."""
+    _send_command(context, id, lambda handle: handle.cancel(reason), json=json)
 
 
-def _ask(
+def _send_command(
     context: typer.Context,
     trigger_id: str,
     ask: Callable[[TriggerHandle[Any]], Awaitable[TriggerStatus]],

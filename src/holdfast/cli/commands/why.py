@@ -1,4 +1,4 @@
-"""`holdfast why`: what a task waits for, in plain words."""
+"""`holdfast why` explains why a task does not run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.cli.session import Session, run
 
 
 def why(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
-    """Why does this task not move? One plain answer. JSON: taskId, answer."""
+    """Explain why a task does not run, and what to do about it. JSON: taskId, answer."""
 
     async def ask(session: Session) -> str:
         return redaction.text(await session.app.why(id))

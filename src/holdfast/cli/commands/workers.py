@@ -1,4 +1,4 @@
-"""`holdfast workers`: who runs, on all machines, and who shall stop."""
+"""`holdfast workers` lists the workers on all machines, and drains one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from holdfast.insight.views.workers import WorkerView, worker_view
 from holdfast.ports import LIVE_LEASES
 from holdfast.registry import OWN_QUEUES
 
-workers = typer.Typer(help="Who runs, on all machines; ask one to stop.")
+workers = typer.Typer(help="List the workers on all machines; drain one.")
 
 SHRINKS = {"QUEUES": 40}  # which it serves is worth more than when it was seen
 
-Name = Annotated[str, typer.Argument(metavar="WORKER", help="As the list names it.")]
+Name = Annotated[str, typer.Argument(metavar="WORKER", help="The worker's name, as in the list.")]
 
 
 @workers.callback()
 def of_workers() -> None:
-    """Who runs, on all machines; ask one to stop."""
+    """List the workers on all machines; ask one to drain."""
 
 
 @workers.command(
@@ -34,23 +34,23 @@ def of_workers() -> None:
     epilog=f"JSON: workers (each: {keys(WorkerView)}).",
 )
 def listed(context: typer.Context, json: opt.Json = False) -> None:
-    """All that were seen lately."""
+    """List the workers that were seen recently."""
 
-    async def look(session: Session) -> list[WorkerView]:
+    async def load(session: Session) -> list[WorkerView]:
         draining = await switches.draining(session.store)
         found = await session.store.views.workers(
             live_within_seconds=LIVE_LEASES * session.settings.lease
         )
         return [worker_view(one, draining) for one in found]
 
-    found = run(context, look)
+    found = run(context, load)
     if json:
         print_json({"workers": found})
         return
     common = {name for name in OWN_QUEUES if all(name in one["queues"] for one in found)}
     print_table([_row(one, common) for one in found], keep=4, shrinks=SHRINKS)
     if not found:
-        hint("no worker was seen lately; start one: `holdfast worker APP`")
+        hint("no worker was seen recently; start one: `holdfast worker APP`")
 
 
 def _row(one: WorkerView, common: Collection[str]) -> Row:
@@ -59,14 +59,15 @@ def _row(one: WorkerView, common: Collection[str]) -> Row:
         "WORKER": one["worker"],
         "STATE": state if one["live"] else "gone",
         "BUSY": f"{one['running']}/{one['slots']}" if one["live"] else "-",  # others have its tasks
-        "QUEUES": ", ".join(_telling(one["queues"], common)),
+        "QUEUES": ", ".join(_shown_queues(one["queues"], common)),
         "SEEN": f"{span(one['seenSecondsAgo'])} ago",
     }
 
 
-def _telling(queues: Sequence[str], common: Collection[str]) -> Sequence[str]:
-    """Return the queues to show; the engine's own only where not every worker serves them, and
-    last."""
+def _shown_queues(queues: Sequence[str], common: Collection[str]) -> Sequence[str]:
+    """Return the queues to show: the engine's own come last, and only if some worker does not serve
+    them.
+    """
     told = [name for name in queues if name not in common] or queues
     return sorted(told, key=lambda name: name in OWN_QUEUES)
 
@@ -75,7 +76,7 @@ def _telling(queues: Sequence[str], common: Collection[str]) -> Sequence[str]:
 def drain(
     context: typer.Context, worker: Name, reason: opt.Reason = "", json: opt.Json = False
 ) -> None:
-    """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
+    """Let a worker finish its tasks, claim no more and exit."""
 
     async def act(session: Session) -> bool:
         return await switches.drain_worker(

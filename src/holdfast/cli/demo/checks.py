@@ -1,4 +1,4 @@
-"""Was it as the demo says? Counted from the store's own records and events."""
+"""The demo counts, from the store's own records and events, whether its promises were kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(slots=True, kw_only=True)
 class StoryRecord:
-    """The record of what the demo has done and seen, to be held against the store."""
+    """The demo's own record of what it did and saw, to be compared with the store."""
 
     submitted: list[str] = field(default_factory=list)  # task ids, as they were answered
     killed: list[str] = field(default_factory=list)  # owners of leases whose process was killed
@@ -70,7 +70,7 @@ def judge(
             len(take_overs) > 0 and take_overs == set(told.in_hand),
         ),
         _check(
-            "  gone on at their checkpoint",
+            "  continued from their checkpoint",
             f"{at_checkpoint} of {resumed_later}",
             at_checkpoint == resumed_later > 0,
         ),
@@ -114,8 +114,9 @@ def _all_stages_are_there(details: Sequence[Detail]) -> bool:
 
 
 def _went_on(details: Sequence[Detail]) -> tuple[int, int]:
-    """Count the tasks that lost their worker with stages behind them: how many began the very next
-    stage afterwards, and how many there are."""
+    """Count the tasks that lost their worker after a commit, and those of them that continued with
+    the next stage.
+    """
     good = total = 0
     for detail in details:
         forward = list(takewhile(lambda e: not isinstance(e, ev.TaskRollingBack), detail.events))
@@ -135,7 +136,7 @@ def _stages(events: Sequence[Event], kind: type[ev.StageCompleted | ev.StageStar
 
 
 def _undone(detail: Detail) -> tuple[list[str], bool]:
-    """The stages that were undone, and whether that was all that were done, in reverse."""
+    """Return the undone stages, and whether they are all completed stages in reverse order."""
     done = _stages(detail.events, ev.StageCompleted)
     undone = [e.stage for e in _all([detail], ev.StageUndone) if e.had_undo]
     expected = list(reversed(detail.task.stages[: len(done)]))

@@ -1,4 +1,4 @@
-"""The demo's screen: live bars in a terminal, plain lines in a pipe."""
+"""The demo's screen shows live bars in a terminal and plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StatusMark:
     word: str
 
 
-LOOKS = {
+MARKS = {
     Status.PENDING: StatusMark("·", "dim", "waiting"),
     Status.RUNNING: StatusMark("▶", "cyan", "running"),
     Status.RETRYING: StatusMark("↻", "yellow", "retrying"),
@@ -42,12 +42,12 @@ LOOKS = {
     Status.ROLLED_BACK: StatusMark("↶", "magenta", "rolled back"),
     Status.COMPLETED: StatusMark("✓", "green", "completed"),
 }
-UNSEEN = StatusMark("?", "", "other")
+OTHER = StatusMark("?", "", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One look at the store."""
+    """The state of tasks and workers at one moment."""
 
     tasks: Sequence[Task]  # by tenant
     workers: Sequence[WorkerProcess]
@@ -75,7 +75,7 @@ class Scene:
 
 
 class Screen:
-    """Plain lines; what is told stays, progress is told once a second."""
+    """Prints plain lines, and the progress once a second."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -102,11 +102,11 @@ class Screen:
         if time.monotonic() - self._shown >= PLAIN_EVERY_SECONDS:
             self._shown = time.monotonic()
             total = len(scene.tasks) * len(scene.stages)
-            words = ", ".join(f"{count} {look.word}" for look, count in _counted(scene))
+            words = ", ".join(f"{count} {mark.word}" for mark, count in _counted(scene))
             self.say(f"{scene.stages_done}/{total} stages; {words}")
 
     def conclude(self, checks: Sequence[DemoCheck]) -> None:
-        table = Table(title="What happened, counted in the store", title_justify="left")
+        table = Table(title="What happened, counted from the store", title_justify="left")
         table.add_column("")
         table.add_column("in the store", justify="right")
         table.add_column("")
@@ -121,7 +121,7 @@ class Screen:
 
 
 class LiveScreen(Screen):
-    """The story scrolls by above; below it the bars, the tenants and the workers."""
+    """Shows the story above, and the bars, tenants and workers below it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -168,21 +168,21 @@ def _grid(scene: Scene, width: int) -> Text:
     for number, task in enumerate(scene.tasks):
         if number and number % row == 0:
             grid.append("\n")
-        look = LOOKS.get(task.status, UNSEEN)
-        grid.append(f"{(task.tenant or '')[-2:]}{look.mark} ", style=look.style)
+        mark = MARKS.get(task.status, OTHER)
+        grid.append(f"{(task.tenant or '')[-2:]}{mark.mark} ", style=mark.style)
     return grid
 
 
 def _legend(scene: Scene) -> Text:
     legend = Text()
-    for look, count in _counted(scene):
-        legend.append(f"{look.mark} {count} {look.word}   ", style=look.style)
+    for mark, count in _counted(scene):
+        legend.append(f"{mark.mark} {count} {mark.word}   ", style=mark.style)
     return legend
 
 
 def _counted(scene: Scene) -> list[tuple[StatusMark, int]]:
     counts = scene.counts
-    return [(look, counts[status]) for status, look in LOOKS.items() if counts[status]]
+    return [(mark, counts[status]) for status, mark in MARKS.items() if counts[status]]
 
 
 def _worker_line(worker: WorkerProcess, scene: Scene) -> Text:

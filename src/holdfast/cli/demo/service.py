@@ -57,7 +57,7 @@ async def switch(ctx: Context, version: int) -> str:
 
 @app.task("tour.broken")
 async def broken(ctx: Context, name: str) -> str:
-    """Fails, and waits for a person; when one has set it going again, all is well."""
+    """Fails once and waits for a person; it succeeds when somebody resumes it."""
     [task] = await app.store.views.load([ctx.task_id])
     if task is not None and task.run == 1:
         raise Permanent(f"{name} has no mailbox")
@@ -66,7 +66,7 @@ async def broken(ctx: Context, name: str) -> str:
 
 @app.task("tour.flaky")
 async def flaky(ctx: Context, name: str) -> str:
-    """Fails twice in a row, as if a line were down; then all is well."""
+    """Fails twice in a row, as if the network were down, and then succeeds."""
     if ctx.attempt <= FLAKY_TIMES:
         raise ConnectionError(f"no line to {name}, at attempt {ctx.attempt}")
     return f"hello, {name}, at attempt {ctx.attempt}"

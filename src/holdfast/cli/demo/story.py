@@ -1,4 +1,4 @@
-"""`holdfast demo`: two workers, forty tenants, one kill -9. See it hold."""
+"""`holdfast demo` runs two workers and forty tenants, and kills one worker with kill -9."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.engine.declare import Submittable
 
 INTERRUPTED = 130
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 LIMIT_SECONDS = 600.0
 PAGE = 200
 
@@ -45,15 +45,17 @@ LOOKED_AT_SECONDS = 2.0  # a person reads before deciding
 
 
 def run(*, tenants: int = 40, speed: float = 1.0, folder: Path | None = None) -> int:
-    """0: all was as promised, counted in the store. ``speed`` 4 makes the stages four times as
-    quick; ``folder`` is for store and logs, else one is made and kept. At the end a service is
-    offered to try."""
+    """Run the demo and return 0 if every promise was kept, counted in the store.
+
+    With ``speed`` 4 the stages run four times as fast. ``folder`` takes the store and the logs;
+    without it the demo makes one and keeps it. At the end the demo starts a service for you to try.
+    """
     console = Console(highlight=False)
     place = folder or Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     environment = _environment(place, speed)
     _enter(environment)
     try:
-        code = asyncio.run(_told(place, environment, screen_for(console), tenants))
+        code = asyncio.run(_run_story(place, environment, screen_for(console), tenants))
         if code == 0:
             offer(
                 place, environment, lambda line: console.print(line, markup=False, soft_wrap=True)
@@ -62,12 +64,12 @@ def run(*, tenants: int = 40, speed: float = 1.0, folder: Path | None = None) ->
     except (KeyboardInterrupt, asyncio.CancelledError):
         if folder is None:
             shutil.rmtree(place)
-        console.print("Stopped. All workers have ended.")
+        console.print("Stopped. All workers have exited.")
         return INTERRUPTED
 
 
 def _environment(place: Path, speed: float) -> dict[str, str]:
-    """Nothing of the user's own settings, only what the demo says."""
+    """Return the environment with the demo's settings and none of the user's own."""
     others = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
     return others | {
         "HOLDFAST_STORE": f"sqlite:///{place}/demo.db",
@@ -85,7 +87,7 @@ def _enter(environment: dict[str, str]) -> None:
     os.environ.update(environment)
 
 
-async def _told(place: Path, environment: dict[str, str], screen: Screen, tenants: int) -> int:
+async def _run_story(place: Path, environment: dict[str, str], screen: Screen, tenants: int) -> int:
     from holdfast.cli.demo.tasks import app, upgrade  # reads the environment
 
     current = asyncio.current_task()
@@ -103,8 +105,8 @@ async def _told(place: Path, environment: dict[str, str], screen: Screen, tenant
                 tenants=tenants,
             )
             with screen.open():
-                await story.tell()
-        return await _concluded(app, story.told, screen, place)
+                await story.play()
+        return await _conclude(app, story.told, screen, place)
 
 
 class Story:
@@ -132,25 +134,25 @@ class Story:
         self._seen: dict[str, float] = {}  # suspended tasks, by id: since when
         self.told = StoryRecord()
 
-    async def tell(self) -> None:
+    async def play(self) -> None:
         self._world.let("billing is down")  # from the start: else the quickest would not meet it
         self._world.let(f"orphaned rows in {self._unlucky}")
         self._world.let(f"bad checksum in {self._spoiled}")
         await self._begin()
         ends = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < ends:
-            scene = await self._look()
+            scene = await self._load_scene()
             self._screen.show(scene)
             if scene.all_settled or self._workers.died:
                 break
             self._billing(scene)
             await self._kill_half_way(scene)
-            self._see_them_go_on(scene)
+            self._report_take_overs(scene)
             for task in scene.suspended:
-                await self._attend(task)
-            await asyncio.sleep(LOOK_SECONDS)
+                await self._attend_to(task)
+            await asyncio.sleep(POLL_SECONDS)
         for worker in self._workers.died:
-            self._screen.say(f"worker {worker.letter} ended by itself, see its log", "bold red")
+            self._screen.say(f"worker {worker.letter} exited unexpectedly; see its log", "bold red")
 
     @property
     def _unlucky(self) -> str:
@@ -165,7 +167,7 @@ class Story:
     async def _begin(self) -> None:
         from holdfast.cli.demo.tasks import Upgrade
 
-        self._screen.print("Two workers, one file, and a kill -9 half-way.", "bold")
+        self._screen.print("Two workers, one SQLite file, and a kill -9 half-way.", "bold")
         for _ in range(2):
             worker = self._workers.start()
             self._screen.say(f"worker {worker.letter} starts, pid {worker.pid}")
@@ -178,12 +180,14 @@ class Story:
         self._screen.say(f"{len(self._tenants)} tenants to upgrade: {stages}")
 
     def _billing(self, scene: Scene) -> None:
-        """Keep billing down until all that is to be seen was seen: meanwhile no task can end."""
+        """Take billing down, and keep it down until every scene was seen; no task can end
+        meanwhile.
+        """
         now = time.monotonic()
         if self._billing_down_since is None:
             if scene.share >= BILLING_DOWN_AT:
                 self._billing_down_since = now
-                self._screen.say("billing is down: `verify` fails and is tried again", "yellow")
+                self._screen.say("billing is down: `verify` fails and is retried", "yellow")
         elif (
             not self._billing_answers
             and now - self._billing_down_since >= BILLING_DOWN_SECONDS / self._world.speed
@@ -198,12 +202,14 @@ class Story:
     async def _kill_half_way(self, scene: Scene) -> None:
         if self._killed is not None or scene.share < KILL_AT:
             return
-        victim = max(self._workers.all, key=lambda worker: len(_begun(worker.holds(scene.tasks))))
-        if not _begun(victim.holds(scene.tasks)):
+        victim = max(
+            self._workers.all, key=lambda worker: len(_with_checkpoint(worker.holds(scene.tasks)))
+        )
+        if not _with_checkpoint(victim.holds(scene.tasks)):
             return
         self._workers.freeze(victim)  # it may have finished what it held at the last look
-        held = victim.holds((await self._look()).tasks)
-        if not _begun(held):
+        held = victim.holds((await self._load_scene()).tasks)
+        if not _with_checkpoint(held):
             self._workers.thaw(victim)
             return
         self._workers.kill(victim)
@@ -216,19 +222,19 @@ class Story:
         fresh = self._workers.start()
         self._screen.say(f"worker {fresh.letter} starts in its place, pid {fresh.pid}")
 
-    def _see_them_go_on(self, scene: Scene) -> None:
-        """Show the take-over of the dead worker's tasks when its leases have lapsed."""
+    def _report_take_overs(self, scene: Scene) -> None:
+        """Report each task of the dead worker that another worker has taken over."""
         for task in scene.tasks:
             if task.id not in self._left_at or task.id in self._gone_on:
                 continue
             owner = next((w for w in self._workers.all if w.holds([task])), None)
             if owner is not None and owner is not self._killed and task.at_stage:
                 self._gone_on.add(task.id)
-                how = how_it_goes_on(task.stages, self._left_at[task.id])
+                how = describe_take_over(task.stages, self._left_at[task.id])
                 self._screen.say(f"{task.tenant} {how}, on worker {owner.letter}", "cyan")
 
-    async def _attend(self, task: Task) -> None:
-        """A suspended task waits for a person; here one comes by."""
+    async def _attend_to(self, task: Task) -> None:
+        """Show a suspended task, and decide about it as a person would, a moment later."""
         if task.id not in self._seen:
             self._seen[task.id] = time.monotonic()
             self._screen.say(f"{task.tenant} is suspended. $ holdfast why {task.id}", "bold red")
@@ -241,34 +247,34 @@ class Story:
         operator = self._app.control.acting_as("you", "demo")
         if task.tenant == self._unlucky:
             self._world.end(f"orphaned rows in {task.tenant}")
-            self._screen.say(f"the rows get an owner. $ holdfast suspended resume {task.id}")
+            self._screen.say(f"you give the rows an owner. $ holdfast suspended resume {task.id}")
             await operator.resume_suspended(task.id, reason="the rows have an owner now")
             self.told.resumed.append(task.id)
         else:
-            self._screen.say(f"better as it was. $ holdfast tasks rollback {task.id}")
+            self._screen.say(f"you undo the upgrade. $ holdfast tasks rollback {task.id}")
             await operator.rollback(task.id, reason="the checksums differ")
             self.told.rolled_back.append(task.id)
 
-    async def _look(self) -> Scene:
+    async def _load_scene(self) -> Scene:
         page = await self._app.store.views.find(Filter(), limit=PAGE)
         tasks = sorted(page.tasks, key=lambda task: task.tenant or "")
         return Scene(tasks, self._workers.all, self._upgrade.declared.stage_names)
 
 
-def how_it_goes_on(stages: Sequence[str], last_completed: int) -> str:
-    """Describe what happens after a death in the stage that follows ``last_completed``."""
+def describe_take_over(stages: Sequence[str], last_completed: int) -> str:
+    """Describe how a task continues when its worker died after ``last_completed``."""
     if last_completed < 0:
-        return f"begins anew, it had no checkpoint yet: stage 1, {stages[0]}"
+        return f"starts again, it had no checkpoint yet: stage 1, {stages[0]}"
     index = min(last_completed + 1, len(stages) - 1)
-    return f"goes on at its checkpoint: stage {index + 1}, {stages[index]}"
+    return f"continues from its checkpoint: stage {index + 1}, {stages[index]}"
 
 
-def _begun(tasks: Sequence[Task]) -> list[Task]:
-    """Return the tasks with a checkpoint behind them, and a stage to come."""
+def _with_checkpoint(tasks: Sequence[Task]) -> list[Task]:
+    """Return the running tasks that have a checkpoint."""
     return [task for task in tasks if task.last_completed >= 0 and task.status is Status.RUNNING]
 
 
-async def _concluded(app: Holdfast, told: StoryRecord, screen: Screen, place: Path) -> int:
+async def _conclude(app: Holdfast, told: StoryRecord, screen: Screen, place: Path) -> int:
     page = await app.store.views.find(Filter(), limit=PAGE)
     found = [await app.store.views.detail(task.id) for task in page.tasks]
     details: list[Detail] = [detail for detail in found if detail is not None]
@@ -280,18 +286,20 @@ async def _concluded(app: Holdfast, told: StoryRecord, screen: Screen, place: Pa
 
 def _say_what_next(screen: Screen, told: StoryRecord, url: str, place: Path) -> None:
     screen.print()
-    screen.print("The store is kept. Look around in it, and delete it when you are done:", "bold")
+    screen.print("The demo keeps its store. Look around, and delete it when you are done:", "bold")
     screen.print(f"  export HOLDFAST_STORE={url}")
     screen.print(f"  {_command()} tasks list")
     for task_id in (told.rolled_back or told.submitted)[:1]:
         screen.print(f"  {_command()} tasks show {task_id}")
     screen.print(f"  rm -r {place}")
-    screen.print("Then write your own. README.md has one in twenty lines; these here were", "bold")
+    screen.print(
+        "Then write your own tasks. README.md has an example; the demo's tasks are in", "bold"
+    )
     screen.print(f"  {_short(Path(__file__).with_name('tasks.py'))}")
 
 
 def _command() -> str:
-    """Return how `holdfast` is called from here: it need not be on the PATH."""
+    """Return the command that starts `holdfast` here; it need not be on the PATH."""
     beside = Path(sys.executable).with_name("holdfast")
     return "holdfast" if shutil.which("holdfast") or not beside.exists() else _short(beside)
 

@@ -1,7 +1,7 @@
-"""The tasks of `holdfast demo`, written as you would write yours.
+"""The tasks of `holdfast demo`, written as you would write your own.
 
-Each tenant is brought to a new version in five stages. A stage that has returned is committed
-with a checkpoint behind it: whatever dies, the next worker goes on at the stage after that.
+Each tenant is upgraded in five stages. After each stage, its result and a checkpoint are saved in
+one step. When a worker dies, the next one continues with the stage after the checkpoint.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of `holdfast demo`: the service itself, for you to try."""
+"""The demo ends with a running service that you can try."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ call() { curl -sS -H "Authorization: Bearer $TOKEN" \\
 call $URL/api/workflows/apply \\
   -d '{"type": "tour.slow", "tenant": "t-1", "payload": 7, "waitSeconds": 1}'
 ID=…                                 # the taskId in the answer
-call $URL/api/workflows/tasks/$ID    # processing: it takes twelve seconds
-call $URL/internal/workers           # one of them has "running": 1
-PID=…                                # the pid of that one
+call $URL/api/workflows/tasks/$ID    # processing: the task takes twelve seconds
+call $URL/internal/workers           # one worker has "running": 1
+PID=…                                # the pid of that worker
 kill -9 $PID
-call $URL/api/workflows/tasks/$ID    # again, until it is completed by the other
+call $URL/api/workflows/tasks/$ID    # repeat until the other worker has completed it
 
 call $URL/api/workflows/apply -d '{"type": "tour.broken", "payload": "ann"}'
-call $URL/internal/tasks/suspended   # it waits for a person, who looks …
+call $URL/internal/tasks/suspended   # it waits for a person: look at it …
 BAD=…                                # its taskId
 call $URL/internal/tasks/suspended/$BAD
 call $URL/internal/tasks/suspended/$BAD/resume -d '{"reason": "has one now"}'
-call $URL/api/workflows/tasks/$BAD   # … and it is completed, too
+call $URL/api/workflows/tasks/$BAD   # … resumed, it has completed, too
 """
 
 Say = Callable[[str], None]
@@ -55,7 +55,7 @@ class Offered:
     token: str
 
     def apply(self, body: Mapping[str, object]) -> tuple[int, dict[str, Any]]:
-        """Submit as `call` does it."""
+        """Submit a task and wait for it, like `call` in the printed commands."""
         parts = urlsplit(self.url)
         line = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ASK_SECONDS)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -68,7 +68,9 @@ class Offered:
 
 
 def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
-    """Serve until Enter; where nobody is there to press it, one submit shows that it works."""
+    """Serve until Enter is pressed; without a terminal, one submission shows that the service
+    works.
+    """
     if missing_server_package():
         say("To try the service, too: pip install 'holdfast-engine[server]'")
         return
@@ -77,8 +79,8 @@ def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
     lease = {} if somebody else {"HOLDFAST_LEASE": "60s"}
     with serving(place, {**environment, **lease}) as service:
         say("")
-        say(f"And now you. A service with two worker processes runs at {service.url}")
-        say("Try in another terminal:")
+        say(f"Now it is your turn. A service with two worker processes runs at {service.url}")
+        say("Try these commands in another terminal:")
         say("")
         say(f"URL={service.url}")
         say(f"TOKEN={service.token}")
@@ -86,10 +88,10 @@ def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
         if somebody:
             _until_enter(say)
         else:
-            say("Nobody is here to try, so it says hello to itself and ends:")
+            say("There is no terminal, so the demo submits one task itself and ends:")
             status, answer = service.apply(HELLO)
             say(f"  POST /api/workflows/apply: {status}, {json.dumps(answer.get('result'))}")
-    say("The service has ended.")
+    say("The service has stopped.")
 
 
 def _until_enter(say: Say) -> None:

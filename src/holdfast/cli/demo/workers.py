@@ -1,4 +1,4 @@
-"""The demo's worker processes: `holdfast worker`, as anybody would start it."""
+"""The demo's workers are processes of `holdfast worker`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WorkerProcess:
 
 
 class WorkerProcesses:
-    """All that were started, also the dead; leaving the block ends those that live."""
+    """Holds all worker processes of the demo; leaving the block ends the living ones."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -71,20 +71,19 @@ class WorkerProcesses:
         return worker
 
     def freeze(self, worker: WorkerProcess) -> None:
-        """Freeze the worker: it keeps what it holds until it is killed or thawed, and can finish
-        nothing."""
+        """Stop the process, so that it keeps its tasks until it is killed or thawed."""
         worker.process.send_signal(signal.SIGSTOP)
 
     def thaw(self, worker: WorkerProcess) -> None:
         worker.process.send_signal(signal.SIGCONT)
 
     def kill(self, worker: WorkerProcess) -> None:
-        """kill -9: no clean-up, no last word to the store."""
+        """Kill the process with kill -9: it cleans nothing up and tells the store nothing."""
         worker.process.kill()
         worker.process.wait()
         worker.killed = True
 
     @property
     def died(self) -> list[WorkerProcess]:
-        """Return the workers that ended though nobody killed them."""
+        """Return the workers that ended without being killed."""
         return [w for w in self.all if not w.killed and w.process.poll() is not None]

@@ -1,4 +1,4 @@
-"""The world around the demo's tasks: a directory of facts and effects that all see."""
+"""The demo's tasks act on a directory of facts and effects that all processes share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DemoWorld:
         return cls(Path(os.environ.get(FOLDER, ".")), float(os.environ.get(SPEED, "1")))
 
     async def call(self, what: str, key: str, *, seconds: float) -> None:
-        """Have an effect, which takes a while, now more, now less, and is written down."""
+        """Make an effect, which takes a random time around ``seconds`` and is written to a log."""
         await asyncio.sleep(seconds * random.uniform(0.5, 1.5) / self.speed)
         with (self.folder / "effects.log").open("a", encoding="utf-8") as log:
             log.write(f"{key} {what}\n")

@@ -1,1 +1,1 @@
-"""Output of commands: tables, views, progress, JSON."""
+"""Commands print tables, views, progress and JSON with these modules."""

@@ -1,4 +1,4 @@
-"""Bulk actions, for a person and as JSON."""
+"""Bulk actions are formatted here, for people and as JSON."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _canary(info: BulkInfo) -> str | None:
     share = f"{rule.rate * 100:.3g}%" if isinstance(rule, FailureRate) else str(rule.count)
     steps = ", ".join(map(str, info.canary.steps))
     waits = written(info.canary.wait_seconds)
-    return f"{steps}, then the rest; halts at more than {share}; waits {waits} for ends"
+    return f"{steps}, then the rest; halts above {share}; waits {waits} for each step"
 
 
 def count_words(info: BulkInfo) -> Iterator[str]:
@@ -106,7 +106,7 @@ def filter_words(where: Filter) -> Iterator[str]:
 
 
 def line(info: BulkInfo) -> str:
-    """Return the line that `watch` prints for each change where nobody looks at a terminal."""
+    """Return the line that `watch` prints for each change when the output is not a terminal."""
     why = f": {redaction.text(info.reason)}" if info.reason else ""
     return f"{info.command} {info.phase}  {', '.join(count_words(info))}{why}"
 

@@ -1,4 +1,4 @@
-"""`holdfast bulk watch`: a line for each change; on a terminal the same line, rewritten."""
+"""`holdfast bulk watch` prints a line for each change; on a terminal it rewrites the same line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.domain.task.state import SUSPENDED
 from holdfast.engine.bulk.order import BulkInfo
 from holdfast.runtime.deadlines import sleep
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 WATCH_HELP = (
     f"JSON: a line for each change, each: {BULK_KEYS}. "
     "Exit code 1: it was halted or is suspended; 130: stopped by Ctrl-C."
@@ -34,7 +34,9 @@ def watch(
     id: Annotated[str, typer.Argument(metavar="ID", help="A bulk action's id.")],
     json: opt.Json = False,
 ) -> int:
-    """Follow it until it is over or waits for a person. Ctrl-C stops the look, not it."""
+    """Follow a bulk action until it ends or waits for a person. Ctrl-C stops watching, not the
+    action.
+    """
 
     async def follow(session: Session) -> BulkInfo:
         live = sys.stdout.isatty() and not json
@@ -46,7 +48,7 @@ def watch(
 async def _live(session: Session, bulk_id: str) -> BulkInfo:
     estimate = Estimate()
     with Live(console=console(), auto_refresh=False) as live:
-        async for told in looks(session, bulk_id):
+        async for told in poll_bulk(session, bulk_id):
             shown = "  ".join(filter(None, (line(told), _estimated(told, estimate, session.now))))
             live.update(Text(plain_line(shown)), refresh=True)
     return told
@@ -63,7 +65,7 @@ def _estimated(told: BulkInfo, estimate: Estimate, now: float) -> str:
 
 async def _as_lines(session: Session, bulk_id: str, *, json: bool) -> BulkInfo:
     before = ""
-    async for told in looks(session, bulk_id):
+    async for told in poll_bulk(session, bulk_id):
         now = line(told)
         if now != before and json:
             print(plain_json(msgspec.json.encode(bulk_view(told)).decode()))
@@ -74,12 +76,12 @@ async def _as_lines(session: Session, bulk_id: str, *, json: bool) -> BulkInfo:
     return told
 
 
-async def looks(session: Session, bulk_id: str) -> AsyncIterator[BulkInfo]:
-    """One a second, the last one when it is over or waits for a person."""
+async def poll_bulk(session: Session, bulk_id: str) -> AsyncIterator[BulkInfo]:
+    """Yield the state every second, until the action has ended or waits for a person."""
     handle = await session.app.bulk.get(bulk_id)
     while True:
         told = await handle.info()
         yield told
         if told.over or told.status in SUSPENDED:
             return
-        await sleep(session.clock, LOOK_SECONDS)
+        await sleep(session.clock, POLL_SECONDS)

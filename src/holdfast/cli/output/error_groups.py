@@ -1,4 +1,4 @@
-"""Suspended tasks by cause."""
+"""Suspended tasks are grouped by cause here."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SuspendedGroup:
 async def group_by_cause(
     store: Store, where: Filter, at_most: int
 ) -> tuple[Sequence[SuspendedGroup], bool]:
-    """The most frequent first, and whether all were counted."""
+    """Return the groups, the most frequent first, and whether all tasks were counted."""
     groups: dict[str, SuspendedGroup] = {}
     seen, cursor = 0, None
     while seen < at_most:

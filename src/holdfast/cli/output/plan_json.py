@@ -1,4 +1,4 @@
-"""The JSON of plans that `--json` prints, with secrets hidden."""
+"""The JSON of plans is made here, with secrets hidden."""
 
 from __future__ import annotations
 

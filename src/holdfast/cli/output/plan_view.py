@@ -1,4 +1,4 @@
-"""One plan, for a person: as a page, as a frame of a live view, as a line."""
+"""A plan is formatted here as a page, as a frame of a live view, and as a line."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class FailedTask(msgspec.Struct, frozen=True, kw_only=True):
     task: Task | None  # None: its record is gone
 
     @property
-    def says(self) -> str:
+    def message(self) -> str:
         if self.task is None or self.task.failure is None:
-            return "no error is kept"
+            return "no error is stored"
         return redaction.text(self.task.failure.summary)
 
 
 class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan with what belongs to it, as far as it was asked for."""
+    """A plan with its failures and, if requested, its events."""
 
     plan: Plan
     info: PlanInfo
@@ -154,7 +154,7 @@ def _print_failed(shown: PlanReport) -> None:
     for one in shown.failed[:FAILED_SHOWN]:
         undone = "" if one.state is MemberState.FAILED else f", {one.state}"
         say(f"  {one.task_id}  {one.tenant or 'no tenant'}{undone}")
-        item("  ", one.says)
+        item("  ", one.message)
     if (more := shown.failed_total - FAILED_SHOWN) > 0:
         say(f"  and {more} more; --json has them")
 
@@ -185,7 +185,7 @@ def _facts(told: dict[str, Any]) -> Iterator[str]:
 
 
 def frame(info: PlanInfo, width: int) -> RenderableType:
-    """Return the frame that `watch` shows on a terminal."""
+    """Return what `watch` shows on a terminal."""
     head = Text(f"{info.id}  ") + status_text(info.status) + Text(f"  wave {_wave(info)}")
     ends = "" if info.ends_in is None else f", ends in about {span(info.ends_in)}"
     table, _ = table_of(list(wave_rows(info)), keep=2, width=width)
@@ -194,7 +194,7 @@ def frame(info: PlanInfo, width: int) -> RenderableType:
 
 
 def line(info: PlanInfo) -> str:
-    """Return the line that `watch` prints for each change where nobody looks at a terminal."""
+    """Return the line that `watch` prints for each change when the output is not a terminal."""
     counts = {state: info.count(state) for state in MemberState}
     told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     cancelling = ", is being cancelled" if info.cancelling else ""

@@ -37,7 +37,7 @@ def watch(
     id: Annotated[str, typer.Argument(metavar="ID", help="A plan's id.")],
     json: opt.Json = False,
 ) -> int:
-    """Follow a plan until it has ended or waits for a person. Ctrl-C stops the look, not it."""
+    """Follow a plan until it ends or waits for a person. Ctrl-C stops watching, not the plan."""
     id = names.check("plan", id)
 
     async def follow(session: Session) -> PlanInfo:
@@ -55,14 +55,14 @@ def watch(
 async def _live(session: Session, plan_id: str) -> PlanInfo:
     target = console()
     with Live(console=target, auto_refresh=False) as live:
-        async for told in looks(session, plan_id):
+        async for told in poll_plan(session, plan_id):
             live.update(frame(told, target.width), refresh=True)
     return told
 
 
 async def _as_lines(session: Session, plan_id: str, *, json: bool = False) -> PlanInfo:
     before = ""
-    async for told in looks(session, plan_id):
+    async for told in poll_plan(session, plan_id):
         now = line(told)
         if now != before:
             _print(told, now, session.now, json=json)
@@ -78,8 +78,8 @@ def _print(told: PlanInfo, now: str, at: float, *, json: bool) -> None:
     sys.stdout.flush()
 
 
-async def looks(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
-    """One look a second at most, however fast it moves; the last one is when it rests."""
+async def poll_plan(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
+    """Yield the plan at most once a second, until it has ended or waits for a person."""
     store, clock = session.store, session.clock
     while True:
         ticket, looked_at = store.ticket(Topic.DUE), clock.steady()

@@ -29,14 +29,14 @@ Row = Mapping[str, Cell]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console, without colour when nobody looks or NO_COLOR is set: Rich sees to that."""
+    """Return the console; Rich drops colours for NO_COLOR and for pipes."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def say(text: Cell = "", *, style: str | None = None) -> None:
-    """One line, whatever is in it."""
+    """Print one line, whatever the text contains."""
     shown = Text(plain_line(text)) if isinstance(text, str) else text
     console().print(shown, style=style, soft_wrap=True)
 
@@ -78,7 +78,7 @@ def hint(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print beside the answer, but not to be overlooked."""
+    """Print a warning on stderr."""
     said = Text(plain_line(f"warning: {text}"))
     console(stderr=True).print(said, style="yellow", soft_wrap=True)
 
@@ -117,7 +117,7 @@ def table_of(
     shrinks: Mapping[str, int] = SAYS,
     room: Sequence[str] = (),
 ) -> tuple[Table, list[str]]:
-    """Return a table, and the names of the columns that had no room."""
+    """Return the table, and the names of the columns that did not fit."""
     shown = [{name: _cell(value) for name, value in row.items()} for row in rows]
     natural = {name: _natural_width(name, shown) for name in shown[0]}
     first = {name: natural[name] for name in room or natural}
@@ -160,7 +160,7 @@ def _fitting(
 
 
 def _wished(columns: Mapping[str, int], natural: Mapping[str, int], shrinks: Iterable[str]) -> int:
-    """Return the width that shrinking columns should have before a column behind them gets room."""
+    """Return the width that shrinking columns should get before a later column gets any."""
     shrunk = [name for name in shrinks if name in columns]
     return sum(max(0, min(natural[name], SHRUNK_CHARS) - columns[name]) for name in shrunk)
 
@@ -200,10 +200,10 @@ def at(moment: float | None) -> str | None:
 
 
 def iso_seconds(moment: float) -> str:
-    """``2026-01-31 12:00:00``, in UTC."""
+    """Format a time as ``2026-01-31 12:00:00``, in UTC."""
     return iso(moment)[:19].replace("T", " ")
 
 
 def since(moment: float, now: float) -> str:
-    """``3m20s ago (2026-01-31T12:00:00.000+00:00)``"""
+    """Format a time as ``3m20s ago (2026-01-31T12:00:00.000+00:00)``."""
     return f"{span(now - moment)} ago ({iso(moment)})"

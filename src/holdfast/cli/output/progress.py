@@ -1,4 +1,4 @@
-"""Progress of a long command, and how long it will take: on a terminal, never in a pipe."""
+"""Long commands show their progress and the time left, on a terminal and never in a pipe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def progress(what: str, total: int, *, shown: bool) -> Iterator[Advance]:
 
 
 class Estimate:
-    """The time left, by how fast it went since the first look."""
+    """Estimates the time left from the speed since the first call."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None

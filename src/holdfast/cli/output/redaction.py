@@ -1,4 +1,4 @@
-"""Redaction of stored values on the command line: by the settings, from when they are known."""
+"""The command line hides secrets with the redactor that the settings describe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def current() -> Redactor:
 
 
 def text(said: str) -> str:
-    """An error, a reason, a message."""
+    """Hide the secrets in an error, a reason or a message."""
     return current().text(said)
 
 
@@ -27,10 +27,10 @@ def text_or_none(said: str | None) -> str | None:
 
 
 def body(stored: bytes | None) -> Any:
-    """A payload, a result, a checkpoint."""
+    """Hide the secrets in a payload, a result or a checkpoint."""
     return None if stored is None else current().body(stored)
 
 
 def strings(record: Any) -> Any:
-    """A record of ours, with what others have said in it."""
+    """Hide the secrets in the texts of a record."""
     return current().strings(record)

@@ -1,4 +1,4 @@
-"""The JSON of tasks that `--json` prints, with secrets hidden."""
+"""The JSON of tasks is made here, with secrets hidden."""
 
 from __future__ import annotations
 

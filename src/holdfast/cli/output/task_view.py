@@ -1,4 +1,4 @@
-"""One task, for a person."""
+"""A task is formatted here for people."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _outages(task: Task, now: float) -> str | None:
 
 def _requests(task: Task) -> str | None:
     if task.place is Place.HELD and task.plan is not None:
-        return f"its plan: `holdfast why {task.id}` says for what"
+        return f"its plan; `holdfast why {task.id}` explains it"
     if task.cancel_requested:
         return "a cancel, at the end of the stage"
     return "a pause, at the end of the stage" if task.pause_requested else None
@@ -103,7 +103,7 @@ def _lease(task: Task, now: float) -> str | None:
     if task.lease is None:
         return None
     if not task.lease.until:
-        return f"{task.lease.owner}, fence {task.lease.fence}, until when is not known"
+        return f"{task.lease.owner}, fence {task.lease.fence}, its end is not known"
     left = task.lease.until - now
     holds = f"for {span(left)} more" if left > 0 else f"lapsed {ago(-left)}"
     return f"{task.lease.owner}, fence {task.lease.fence}, {holds}"
@@ -134,7 +134,7 @@ def _mark(task: Task, index: int) -> str:
 
 
 def _undone(detail: Detail) -> dict[str, str]:
-    """Describe the last rollback, whether it still goes on or not."""
+    """Return the stages that the last rollback undid, whether it has ended or not."""
     if detail.task.status not in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED, Status.ROLLED_BACK):
         return {}
     return {
@@ -145,7 +145,7 @@ def _undone(detail: Detail) -> dict[str, str]:
 
 
 def _last_forward_run(detail: Detail) -> int:
-    """A rollback that was asked for twice has two runs: count from the last stage forward."""
+    """Return the last run that went forward; a rollback that was requested twice has two runs."""
     runs = [e.run for e in detail.events if isinstance(e, ev.StageCompleted | ev.StageFailed)]
     return max(runs, default=0)
 
@@ -177,7 +177,7 @@ def _print_checkpoint(body: bytes, task: Task, now: float) -> None:
     if found.custom_data:
         say(f"  data {shortened(data)}")
     if ahead := outlook(task, found, now=now):
-        say(f"  {ahead.why}; set going, the task {ahead.says}")
+        say(f"  {ahead.why}; when resumed, the task {ahead.says}")
 
 
 def _print_body(name: str, body: bytes | None) -> None:
@@ -188,7 +188,7 @@ def _print_body(name: str, body: bytes | None) -> None:
 
 
 def shortened(body: bytes) -> str:
-    """Stored JSON, without its secrets."""
+    """Return stored JSON without its secrets, shortened for a terminal."""
     text = plain_line(msgspec.json.encode(redaction.body(body)).decode())
     more = f"… ({len(text)} characters; --json has all)" if len(text) > BODY_SHOWN else ""
     return f"{text[:BODY_SHOWN]}{more}"

@@ -1,4 +1,4 @@
-"""One trigger, for a person; its times are told in its own zone."""
+"""A trigger is formatted here for people, with times in its own time zone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def status_text(status: TriggerStatus) -> Text:
 
 
 def local(moment: float, schedule: Schedule) -> str:
-    """``2026-01-31 03:00:00+08:00``"""
+    """Format a time as ``2026-01-31 03:00:00+08:00``, in the trigger's zone."""
     return written(datetime.fromtimestamp(moment, zone_of(schedule)))
 
 
@@ -63,13 +63,13 @@ def print_trigger(trigger: Trigger, upcoming: Sequence[datetime], now: float) ->
     print_fields(_head(trigger, now))
     section("next")
     if trigger.status is TriggerStatus.PAUSED or trigger.status is TriggerStatus.SUSPENDED:
-        say(f"  it is {trigger.status}; resumed now, it would fire at")
+        say(f"  it is {trigger.status}; if resumed now, it would fire at")
     for moment in upcoming:
         say(f"  {written(moment)}")
     if not upcoming:
         say("  never again")
     section("payload")
-    maker = " (or what its function in code makes)" if trigger.declared else ""
+    maker = " (or what its function in code returns)" if trigger.declared else ""
     say(f"  {shortened(bytes(trigger.payload))}{maker}")
 
 
@@ -86,7 +86,7 @@ def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
         "tenant": trigger.tenant,
         "queue": trigger.queue,
         "fire time": _fire_time(trigger, now),
-        "look at": _look(trigger),
+        "look at": _handled_at(trigger),
         "last": _last(trigger),
         "fired": str(trigger.fired),
         "missed": str(trigger.missed) if trigger.missed else None,
@@ -109,8 +109,10 @@ def _fire_time(trigger: Trigger, now: float) -> str | None:
     return f"{local(trigger.fire_time, trigger.schedule)} ({when})"
 
 
-def _look(trigger: Trigger) -> str | None:
-    """Later than the fire time: by its jitter, or because it was put off."""
+def _handled_at(trigger: Trigger) -> str | None:
+    """Return when the scheduler will handle the trigger, if jitter or a delay makes that later than
+    the fire time.
+    """
     if trigger.trigger_at is None or trigger.trigger_at == trigger.fire_time:
         return None
     return local(trigger.trigger_at, trigger.schedule)

@@ -1,1 +1,1 @@
-"""The commands that run processes: worker and serve."""
+"""The commands that run processes, `worker` and `serve`, live here."""

@@ -1,4 +1,4 @@
-"""One process at a time in a directory."""
+"""A lock lets only one process at a time work in a directory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a lock on the directory itself, which leaves no file behind and ends with the
-    process."""
+    """Hold a lock on the directory itself, which leaves no file and ends with the process."""
     try:
         import fcntl
     except ModuleNotFoundError:  # there is none on Windows: two at once may then lose a change

@@ -1,4 +1,4 @@
-"""The limit of files that this process may have open at once."""
+"""The limit on open files is raised here when a process starts."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def raise_file_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:  # macOS allows less than it says
-        log.warning("the limit of %d open files cannot be raised to %d: %s", soft, wanted, error)
+        log.warning("cannot raise the limit of %d open files to %d: %s", soft, wanted, error)

@@ -1,8 +1,8 @@
-"""A process of its own for a suspect of crashes: `holdfast worker` starts it and waits for it.
+"""A suspect task runs in a process of its own, which `holdfast worker` starts and waits for.
 
-The worker hands over the task with its lease. The process renews the lease itself, writes the end
-of the task itself, and dies alone: what is left is a lease that lapses, with the note that nothing
-else ran. The pipe on its standard input brings the task, and ties it to the worker.
+The worker hands over the task with its lease. The process renews the lease, writes the end of the
+task, and dies alone: then only a lease is left, with the note that nothing else ran. The pipe on
+its standard input brings the task and ties the process to the worker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TASK_LIMIT_BYTES = 256 * 1024 * 1024  # its payload, results and data, as text
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that a worker hands to the process."""
+    """The claimed task that a worker hands to the process."""
 
     claimed: Claimed
     safe_until: float  # by the steady clock of the machine
@@ -54,7 +54,7 @@ class Isolation:
         )
         self._process = process
         log.warning(
-            "task %s was in %d crashes in a row: it runs in a process of its own, %d",
+            "task %s crashed %d times in a row: it runs in a process of its own, pid %d",
             claimed.task.id,
             claimed.task.crashes,
             process.pid,
@@ -69,7 +69,7 @@ class Isolation:
         finally:
             self._process = None
         if code != 0:
-            log.error("task %s: the process of its own died (%d)", claimed.task.id, code)
+            log.error("task %s: its own process died (exit code %d)", claimed.task.id, code)
 
     def stop(self) -> None:
         """Let the process drain: it ends its stage, or gives the task back."""
@@ -85,12 +85,12 @@ class Isolation:
 
 
 def read_handover() -> Handover:
-    """Read the task from the pipe; what follows on the pipe is its end."""
+    """Read the task from the pipe; the pipe's end, later, means that the worker is gone."""
     line = bytearray()
     while not line.endswith(b"\n"):
         read = os.read(STDIN, 65_536)
         if not read or len(line) > TASK_LIMIT_BYTES:
-            raise EOFError("no task was handed over: this is started by `holdfast worker` alone")
+            raise EOFError("no task was handed over: only `holdfast worker` may start this")
         line += read
     return msgspec.json.decode(base64.b64decode(line), type=Handover)
 
@@ -98,7 +98,7 @@ def read_handover() -> Handover:
 async def run_handover(
     app: Holdfast, what: Handover, asked: asyncio.Event, crew: WorkerGroup
 ) -> None:
-    """Run the one task that was handed over, or give it back when the process is to stop."""
+    """Run the task that was handed over, or give it back when the process has to stop."""
     tie(asked, within_seconds=app.settings.drain + app.settings.lease)
     running = await crew.take(what.claimed, safe_until=what.safe_until)
     stopping = asyncio.create_task(asked.wait())

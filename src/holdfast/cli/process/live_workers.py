@@ -1,4 +1,4 @@
-"""Is anybody there who would do it?"""
+"""Commands warn here when no live worker would carry out what they ask for."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from holdfast.ports import LIVE_LEASES
 
 
 async def no_worker_warning(session: Session) -> str:
-    """Return what to say when no worker lives."""
+    """Return a warning if no worker is alive, otherwise an empty text."""
     within = LIVE_LEASES * session.settings.lease
     workers = await session.store.views.workers(live_within_seconds=within)
     if any(worker.live for worker in workers):
         return ""
-    return "no worker is alive: nobody runs it yet. Start one: holdfast worker APP"
+    return "no worker is alive, so nothing runs yet; start one: holdfast worker APP"
 
 
 async def undriven_plan_warning(session: Session, plan: Plan | None) -> str:
-    """The same of a plan that would go on by itself."""
+    """Return the same warning for a plan that needs a worker to proceed."""
     return await no_worker_warning(session) if plan is not None and is_driven(plan) else ""

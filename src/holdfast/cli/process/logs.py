@@ -1,4 +1,4 @@
-"""Logs go to stderr, unless the app has set up logging itself: then that stands."""
+"""Logs go to stderr, unless the app has configured logging itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.observe.logs import Format, Lines, PlainFormatter, configure
 
 
 def log_everything(format: Format = "console") -> None:
-    """Log everything, for a process that runs until it is stopped: the worker, the service."""
+    """Log at INFO, for the worker and the service."""
     configure(format, logging.INFO, current())
 
 
@@ -24,7 +24,7 @@ def log_warnings() -> None:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Silence warnings for a command that says the same in its answer."""
+    """Suppress warnings while a command reports the same facts in its answer."""
     before = logging.root.manager.disable
     logging.disable(max(before, logging.WARNING))
     try:

@@ -1,4 +1,4 @@
-"""`holdfast worker --reload`: a worker process that is drained and started anew on a change."""
+"""`holdfast worker --reload` drains and restarts its worker process when a file changes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Reloader:
         self._command = list(command)
         self._folder = folder
         self._stopping = False
-        self._told = False  # the present worker has been told to stop
+        self._signalled = False  # the present worker has received a signal
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         while True:
-            seen, self._told = snapshot(self._folder), False
+            seen, self._signalled = snapshot(self._folder), False
             # A session of its own: Ctrl-C reaches only us, and we pass on one signal, not two.
             self._child = subprocess.Popen(self._command, start_new_session=True)
             self._until_changed(self._child, seen)
-            if not self._told:
+            if not self._signalled:
                 self._child.terminate()
             code = self._child.wait()
             if self._stopping:
@@ -50,7 +50,7 @@ class Reloader:
         told = False
         while not self._stopping and not _changed(seen, snapshot(self._folder)):
             if child.poll() is not None and not told:
-                log.warning("the worker ended (%d); a change starts it anew", child.returncode)
+                log.warning("the worker exited (%d); a change starts it again", child.returncode)
                 told = True
             time.sleep(LOOK_SECONDS)
 
@@ -58,13 +58,13 @@ class Reloader:
         self._stopping = True
         if self._child is not None and self._child.poll() is None:
             self._child.terminate()
-            self._told = True
+            self._signalled = True
 
 
 def _changed(seen: dict[Path, int], now: dict[Path, int]) -> bool:
     changed = [path for path in seen.keys() | now.keys() if seen.get(path) != now.get(path)]
     if changed:
-        log.info("%s changed: the worker is drained and starts anew", changed[0].name)
+        log.info("%s changed: the worker drains and starts again", changed[0].name)
     return bool(changed)
 
 

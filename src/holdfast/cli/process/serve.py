@@ -1,4 +1,4 @@
-"""`holdfast serve`: the API, workers, timers, triggers and plans, in one process."""
+"""`holdfast serve` runs the API, workers, timers, triggers and plans in one process."""
 
 from __future__ import annotations
 
@@ -62,30 +62,34 @@ def serve(
     context: typer.Context,
     app: opt.App,
     *,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="To listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=PORT_MAX, help="0: any that is free.")
+        int, typer.Option(metavar="N", min=0, max=PORT_MAX, help="The port; 0 takes any free one.")
     ] = 8080,
     workers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=WORKERS_MAX, help="In this process.")
+        int, typer.Option(metavar="N", min=1, max=WORKERS_MAX, help="Workers in this process.")
     ] = 1,
     no_workers: Annotated[
-        bool, typer.Option("--no-workers", help="None here: `holdfast worker` runs the tasks.")
+        bool,
+        typer.Option("--no-workers", help="No workers here: `holdfast worker` runs the tasks."),
     ] = False,
     processes: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Worker processes beside this one.")
+        int, typer.Option(metavar="N", min=0, help="Additional worker processes.")
     ] = 0,
     slots: Slots = None,
     queues: Queues = None,
     tethered: Annotated[bool, typer.Option(TETHERED, hidden=True)] = False,
 ) -> int:
-    """Serve the HTTP API, and run workers, until SIGTERM or SIGINT.
+    """Serve the HTTP API and run workers until SIGTERM or SIGINT.
 
-    Needs `pip install 'holdfast-engine[server]'`. Without tokens (`holdfast tokens`,
-    HOLDFAST_TOKENS) only a loopback address is served, and a one-time token is printed. SIGTERM
-    makes /readyz say so for HOLDFAST_STOP_DELAY, and then lets requests and stages finish; SIGINT,
-    or a second signal, ends that delay. The next signal finishes nothing. Exit code 70: as of
-    `holdfast worker`.
+    This command needs `pip install 'holdfast-engine[server]'`. Without tokens (`holdfast tokens`,
+    HOLDFAST_TOKENS) it serves a loopback address only, and prints a one-time token.
+
+    After SIGTERM, /readyz reports the coming stop for HOLDFAST_STOP_DELAY; then requests and stages
+    finish. SIGINT, or a second signal, ends the delay. The next signal stops at once. Exit code 70
+    means the same as for `holdfast worker`.
     """
     check_server()
     url = given_store(context)
@@ -166,8 +170,9 @@ async def _run(
 
 
 async def _leave(service: Service, told: asyncio.Event, asked: asyncio.Event) -> None:
-    """Say that the service is about to stop, and go on for a while: whoever sends it requests needs
-    that time to send them elsewhere."""
+    """Report the coming stop and continue for a while, so that load balancers can send requests
+    elsewhere.
+    """
     await told.wait()
     service.leaving.set()
     seconds = service.settings.stop_delay
@@ -185,7 +190,7 @@ async def _hurry(pool: Pool, urged: asyncio.Event) -> None:
 
 
 def _check_is_shared(app: Holdfast, wanted: ServeOptions) -> None:
-    """Refuse a store in the memory of this process alone: it gives others no work."""
+    """Refuse a store in the memory of this process when other processes should work on it."""
     if app.in_memory and (wanted.processes or not wanted.workers):
         raise StoreUnavailable(
             f"{app.store.url} is in the memory of this process: other processes get no work from it"
@@ -193,7 +198,7 @@ def _check_is_shared(app: Holdfast, wanted: ServeOptions) -> None:
 
 
 def _say(form: str, url: str, token: str | None) -> None:
-    """The address on stdout, for who waits for it; the token on stderr, once."""
+    """Print the address on stdout, for programs that wait for it, and the token once on stderr."""
     if form == "json":
         if token:
             print(json.dumps({"event": TOKEN_SAYS, "token": token}), file=sys.stderr, flush=True)

@@ -1,7 +1,6 @@
-"""A process that is tied to the one that started it: by the pipe on its standard input.
+"""A pipe on its standard input ties a process to the one that started it.
 
-A pipe and not PR_SET_PDEATHSIG: that is for Linux only, and fires when the *thread* ends that
-started the process.
+PR_SET_PDEATHSIG exists on Linux only, and fires when the *thread* ends that started the process.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ log = logging.getLogger("holdfast.cli.worker")
 
 
 def tie(asked: asyncio.Event, *, within_seconds: float) -> None:
-    """Set ``asked`` when the pipe ends; the process is gone ``within_seconds`` after that."""
+    """Set ``asked`` when the pipe ends, and end the process ``within_seconds`` after that."""
     loop = asyncio.get_running_loop()
 
     def watch() -> None:
@@ -30,7 +29,7 @@ def tie(asked: asyncio.Event, *, within_seconds: float) -> None:
             pass
         end_soon(Exit.FAILED, within_seconds)
         if not asked.is_set():
-            log.warning("whoever started this process has gone; it drains and ends")
+            log.warning("the process that started this one is gone; this one drains and exits")
         with suppress(RuntimeError):  # the loop is closed: it ends already
             loop.call_soon_threadsafe(asked.set)
 

@@ -1,4 +1,4 @@
-"""`holdfast worker`: run a worker until it is told to stop."""
+"""`holdfast worker` runs a worker until somebody stops it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ from holdfast.engine import Holdfast
 TETHERED = "--tethered"
 END_SECONDS = 10.0  # beyond the time to drain, for the last writes
 
-Slots = Annotated[int | None, typer.Option(metavar="N", min=1, help="Tasks at once.")]
-Queues = Annotated[str | None, typer.Option(metavar="A,B", help="In order of preference.")]
+Slots = Annotated[int | None, typer.Option(metavar="N", min=1, help="How many tasks run at once.")]
+Queues = Annotated[
+    str | None, typer.Option(metavar="A,B", help="The queues, in order of preference.")
+]
 
 
 def worker(
@@ -39,15 +41,17 @@ def worker(
     *,
     slots: Slots = None,
     queues: Queues = None,
-    reload: Annotated[bool, typer.Option("--reload", help="Restart when a .py changes.")] = False,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Restart when a .py file changes.")
+    ] = False,
     tethered: Annotated[bool, typer.Option(TETHERED, hidden=True)] = False,
     isolated: Annotated[bool, typer.Option(ISOLATED, hidden=True)] = False,
 ) -> int:
-    """Run a worker until SIGTERM or SIGINT, or until it is drained from elsewhere.
+    """Run a worker until a signal stops it or somebody drains it.
 
-    The first signal drains: running stages finish, the rest is given back. The second gives
-    back at once. Exit code 70: a lease was lost while a plain function ran on. A task that was in
-    two crashes in a row is run in a process of its own.
+    The first SIGTERM or SIGINT drains: running stages finish, and the other tasks are given back.
+    The second signal gives everything back at once. Exit code 70: the worker lost a lease while a
+    plain function kept running. After two crashes in a row, a task runs in a process of its own.
     """
     url = given_store(context)
     if reload:
@@ -80,7 +84,7 @@ async def _work(
     async with app:
         if app.degraded:
             raise StoreUnavailable(
-                "the store is out of reach, and a worker on a memory of its own never gets work: "
+                "the store does not answer, and a worker on its own memory store never gets work: "
                 'fallback = "memory" is not for workers'
             )
         crew = WorkerGroup(app, count=1, slots=slots, queues=queues, isolate=isolation.run)

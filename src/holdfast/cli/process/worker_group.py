@@ -1,7 +1,8 @@
-"""The workers in this process: one for `holdfast worker`, any number for `holdfast serve`.
+"""A group holds the workers of this process: one for `holdfast worker`, any number for `holdfast
+serve`.
 
-A thread cannot be stopped. So a plain function that must not go on costs the process: its task is
-given back, or left to lapse, and the process ends at once.
+Python cannot stop a thread. When a plain function must not continue, its task is given back or its
+lease lapses, and the process ends at once.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ log = logging.getLogger("holdfast.cli.worker")
 
 
 class WorkerGroup:
-    """A group of workers on an app that is open."""
+    """The workers of one process, on an open app."""
 
     def __init__(
         self,
@@ -76,10 +77,12 @@ class WorkerGroup:
         return await worker.take(claimed, safe_until=safe_until)
 
     async def drain(self, urged: asyncio.Event) -> None:
-        """``urged``: give back at once. Ends the process where plain functions still run."""
+        """Drain all workers; ``urged`` gives their tasks back at once. The process ends if plain
+        functions still run.
+        """
         if not self._workers:
             return
-        log.info("%s drains; a second signal gives back at once", self._names())
+        log.info("%s drains; a second signal gives its tasks back at once", self._names())
         drain = asyncio.gather(*(worker.drain() for worker in self._workers))
         hurry = asyncio.create_task(urged.wait())
         await asyncio.wait((drain, hurry), return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +90,7 @@ class WorkerGroup:
             await self._end_giving_back(Exit.FAILED)
         hurry.cancel()
         if left := [task_id for ids in drain.result() for task_id in ids]:
-            log.warning("plain functions still run, their tasks are given back: %s", left)
+            log.warning("plain functions still run; their tasks are given back: %s", left)
             await self._end_giving_back(Exit.OK)
         log.info("%s has stopped", self._names())
 
@@ -112,25 +115,27 @@ class WorkerGroup:
         await asyncio.gather(*(worker.give_back_rest(but=but) for worker in self._workers))
 
     async def _end_giving_back(self, code: int) -> NoReturn:
-        """Free the tasks as this process's last act."""
+        """Give the tasks back, and end the process."""
         try:
             async with asyncio.timeout(GIVE_BACK_SECONDS):
                 await self._give_back()
         except Exception as error:
-            log.error("could not give back, the leases will lapse: %s", error)
+            log.error("could not give tasks back, their leases will lapse: %s", error)
         end(code)
 
     def _end_with(self, held: RunningTask) -> NoReturn:
-        """End the process from a heartbeat's thread, while the workers' own loop gives back."""
+        """End the process from a heartbeat's thread, while the workers' loop gives their tasks
+        back.
+        """
         end_soon(LOST_LEASE, GIVE_BACK_SECONDS + LAST_WORD_SECONDS)
         giving: Future[None] = asyncio.run_coroutine_threadsafe(self._give_back(held), self._loop)
         try:
             giving.result(timeout=GIVE_BACK_SECONDS)
         except Exception as error:
-            log.error("could not give back, the leases will lapse: %r", error)
+            log.error("could not give tasks back, their leases will lapse: %r", error)
         log.critical(
-            "task %s: its lease is lost while its plain function runs; this process ends so that "
-            "it cannot go on beside another worker",
+            "task %s: the lease is lost while a plain function runs; this process ends, so that "
+            "the function does not run beside another worker",
             held.task_id,
         )
         end(LOST_LEASE)
@@ -149,14 +154,16 @@ def end(code: int) -> NoReturn:
 
 
 def end_soon(code: int, seconds: float = LAST_WORD_SECONDS) -> None:
-    """Even where a last word blocks, as on a pipe that nobody reads."""
+    """End the process after some seconds, even if a last log line blocks on a pipe that nobody
+    reads.
+    """
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()
 
 
 def on_signals() -> tuple[asyncio.Event, asyncio.Event]:
-    """Set by the first SIGTERM or SIGINT, and by the second."""
+    """Return two events, set by the first SIGTERM or SIGINT and by the second."""
     asked, urged = asyncio.Event(), asyncio.Event()
 
     def stop() -> None:
@@ -170,8 +177,10 @@ def on_signals() -> tuple[asyncio.Event, asyncio.Event]:
 def on_signals_with_delay(
     *, at_once: bool = False
 ) -> tuple[asyncio.Event, asyncio.Event, asyncio.Event]:
-    """Set by the first SIGTERM, by the second signal, and by the third. The first SIGINT counts as
-    two, and so does the first SIGTERM if it is to be obeyed ``at_once``."""
+    """Return three events, set by the first SIGTERM, by the second signal, and by the third.
+
+    The first SIGINT counts as two signals, and so does the first SIGTERM with ``at_once``.
+    """
     told, asked, urged = (asyncio.Event() for _ in range(3))
 
     def stop(number: int) -> None:
@@ -187,8 +196,11 @@ def on_signals_with_delay(
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run until the work is done. An exit or interrupt that a task of a stage raises would end the
-    loop; it is that stage's failure, and the loop goes on."""
+    """Run until the work is done.
+
+    An exit or interrupt that a task of a stage raises would end the loop. It is that stage's
+    failure, and the loop continues.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         loop = runner.get_loop()
         main = loop.create_task(work)
@@ -198,7 +210,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
             except (SystemExit, KeyboardInterrupt) as error:
                 if main.done() or is_from_signal(error):
                     raise
-                log.error("a task that a stage has started raised %s", summary(error))
+                log.error("a task that a stage started raised %s", summary(error))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
