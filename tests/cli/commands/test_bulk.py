@@ -28,7 +28,7 @@ def test_a_preview_says_what_it_would_touch(world: World) -> None:
     ids = world.failed_mails(12)
     told = world.cli("bulk", "preview", "discard", "--type", "mail.send")
     assert told.exit_code == Exit.OK, told.output
-    assert told.stdout.startswith("discard would touch 12 tasks\n")
+    assert told.stdout.startswith("discard would act on 12 tasks\n")
     assert fits(told.stdout)
     assert "a dry run: nothing was written" in told.stderr
     shape = world.json("bulk", "start", "discard", "--type", "mail.send", "--dry-run")
@@ -82,9 +82,9 @@ def test_without_a_live_worker_it_says_that_nobody_runs_it_yet(world: World) -> 
     world.failed_mails(1)
     begun = world.cli("bulk", "start", "resume", "--type", "mail.send")
     assert begun.exit_code == Exit.OK, begun.output
-    assert "nobody runs it yet" in begun.stderr
+    assert "nothing runs yet" in begun.stderr
     bulk_id = begun.stdout.split()[0]
-    assert "nobody runs it yet" in world.cli("bulk", "show", bulk_id).stderr
+    assert "nothing runs yet" in world.cli("bulk", "show", bulk_id).stderr
     assert "watch it with: holdfast bulk watch" in begun.stderr
 
 

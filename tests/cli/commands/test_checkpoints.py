@@ -51,7 +51,7 @@ def test_bad_input_is_refused(world: World) -> None:
     for text in (b'{"x": "\xff"}', b"\xff"):
         told = world.cli("checkpoints", "put", task_id, "-", answer=text)
         assert told.exit_code == Exit.INVALID
-        assert "no JSON" in told.stderr
+        assert "not JSON" in told.stderr
     assert "it must be an object" in world.cli("checkpoints", "put", task_id, "[]").stderr
     assert world.cli("checkpoints", "remove", waiting).exit_code == Exit.REFUSED
     for verb in (["get", "nobody"], ["put", "nobody", "{}"], ["remove", "nobody"]):

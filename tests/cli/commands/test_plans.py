@@ -171,7 +171,7 @@ def test_pause_resume_and_cancel_act_and_are_audited(world: World) -> None:
     )
     assert world.json("plans", "resume", "up-7")["status"] == PlanStatus.RUNNING
     told = world.cli("plans", "cancel", "up-7").stdout
-    assert "cancel asked for" in told
+    assert "cancel requested" in told
     entries = world.json("audit", "--task", "plan:up-7")["entries"]
     assert [entry["command"] for entry in entries] == ["cancel", "resume", "pause"]
     assert entries[2]["actor"].startswith("cli:")
@@ -285,7 +285,7 @@ class Busy:
 
     def __init__(self) -> None:
         self.plans = self
-        self.poll_plan = 0
+        self.looks = 0
 
     def ticket(self, _: object) -> int:
         return 0
@@ -293,8 +293,8 @@ class Busy:
     async def wait(self, *_: object, **__: object) -> None:
         await asyncio.sleep(0)
 
-    async def find(self, _: Sequence[str]) -> list[Plan]:
-        self.poll_plan += 1
+    async def load(self, _: Sequence[str]) -> list[Plan]:
+        self.looks += 1
         made = {"id": "up-7", "total": 1, "digest": "", "waves": (1,), "counts": ({},)}
         times = {"created_at": 0.0, "status_since": 0.0, "updated_at": 0.0}
         return [Plan(**made, **times, status=PlanStatus.RUNNING)]  # type: ignore[arg-type]
@@ -308,14 +308,14 @@ async def test_watch_looks_once_a_second_at_most_however_fast_the_plan_moves() -
     following = asyncio.ensure_future(cast(Any, anext(looks)))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert store.poll_plan == 1
+    assert store.looks == 1
     clock.advance(plan_watch.LOOK_SECONDS)
     await following
-    assert store.poll_plan == 2
+    assert store.looks == 2
 
 
 async def test_a_frame_of_the_live_view_fits_and_has_the_reason() -> None:
-    [plan] = await Busy().find([])
+    [plan] = await Busy().load([])
     out = io.StringIO()
     told = info(plan, now=1.0)
     Console(file=out, width=80).print(plan_view.frame(told, 80))
@@ -449,7 +449,7 @@ def test_a_dry_run_makes_no_store(world: World, app_name: str, tenants: str) -> 
         ),
         (["--soak", "soon"], '"x"', "'soon' is not a duration"),
         (["--tenants", "nowhere.txt"], '"x"', "--tenants nowhere.txt: No such file"),
-        (["--tenants", os.devnull], '"x"', "no tenant is in there"),
+        (["--tenants", os.devnull], '"x"', "the file contains no tenant"),
     ],
 )
 def test_bad_input_is_refused_with_the_reason_before_anything_is_made(

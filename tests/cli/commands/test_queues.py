@@ -91,7 +91,7 @@ def test_a_name_that_nothing_has_is_paused_with_force_only(world: World) -> None
     assert [one["queue"] for one in world.json("queues", "list")["queues"]] == ["default"]
     result = world.cli("queues", "pause", "defualt", "--force")
     assert result.exit_code == Exit.OK
-    assert "is it spelt right?" in result.stderr
+    assert "is the name right?" in result.stderr
     assert world.json("queues", "resume", "defualt")["known"] is True, "a switch has it"
 
 

@@ -132,7 +132,7 @@ def test_states_of_plans_and_triggers_are_drawn(world: World) -> None:
     assert drawn == diagram.mermaid(layouts.TRIGGERS)
     result = world.cli("states", "--of", "triggers", "--live")
     assert result.exit_code == Exit.USAGE
-    assert "not of triggers" in result.stderr
+    assert "not triggers" in result.stderr
 
 
 def test_plans_are_counted_in_their_states(world: World) -> None:

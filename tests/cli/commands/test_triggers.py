@@ -195,8 +195,8 @@ def test_a_trigger_that_is_not_there_is_not_found(world: World, command: str) ->
     [
         ((), Exit.USAGE, "give one of --at, --every and --cron"),
         (("--every", "5m", "--at", "2999-01-01"), Exit.USAGE, "give one of"),
-        (("--every", "5m", "--tz", "UTC"), Exit.USAGE, "--tz goes with --cron"),
-        (("--at", "soon"), Exit.INVALID, "a time is written as 2026-"),
+        (("--every", "5m", "--tz", "UTC"), Exit.USAGE, "--tz needs --cron"),
+        (("--at", "soon"), Exit.INVALID, "write a time such as 2026-"),
         (("--at", "2999-01-01T00:00:00"), Exit.INVALID, "say which zone"),
         (("--at", "2001-01-01T00:00:00Z", "--misfire", "skip"), Exit.INVALID, "it is past"),
         (("--every", "-5s"), Exit.INVALID, "an interval is a duration"),

@@ -110,5 +110,5 @@ def test_a_held_task_shows_its_plan(world: World) -> None:
     assert (task["status"], task["planId"]) == (Status.CREATED, "up-7")
     shown = world.cli("tasks", "show", task["taskId"]).stdout
     assert "plan       up-7" in shown
-    assert f"waits for  its plan; `holdfast why {task['taskId']}` explains" in shown
+    assert f"waits for  its plan: see `holdfast why {task['taskId']}`" in shown
     assert "waits for plan up-7" in world.cli("why", task["taskId"]).stdout

@@ -93,7 +93,7 @@ def _outages(task: Task, now: float) -> str | None:
 
 def _requests(task: Task) -> str | None:
     if task.place is Place.HELD and task.plan is not None:
-        return f"its plan; `holdfast why {task.id}` explains it"
+        return f"its plan: see `holdfast why {task.id}`"
     if task.cancel_requested:
         return "a cancel, at the end of the stage"
     return "a pause, at the end of the stage" if task.pause_requested else None
