@@ -364,7 +364,7 @@ def test_the_audit_of_one_task_is_found_among_others(
     first = world.json("audit", "--task", wanted, "--limit", "1")
     [rest] = world.json("audit", "--task", wanted, "--cursor", str(first["cursor"]))["entries"]
     assert rest["command"] == "pause"
-    assert "no such entries" in world.cli("audit", "--task", "nobody").stderr
+    assert "no matching entries" in world.cli("audit", "--task", "nobody").stderr
 
 
 def test_an_audit_cursor_that_is_no_number_is_wrong_usage(world: World) -> None:

@@ -10,11 +10,10 @@ from tests.support.source_tree import PACKAGE, ROOT, text_of
 PAGE = text_of(ROOT / "docs" / "architecture.md")
 MAP = text_of(ROOT / "docs" / "internals" / "components.md")
 PATHS = re.compile(r"`((?:[\w.-]+/)+(?:[\w-]+\.(?:py|lua|sql|md|rs))?)`")
-TO_COME = {"ports/admin.py", "ports/store.py", "ports/views.py"}
 WORDS_MAX = 1_200  # five minutes, tables included
 
 
-@pytest.mark.parametrize("path", sorted({*PATHS.findall(PAGE), *PATHS.findall(MAP)} - TO_COME))
+@pytest.mark.parametrize("path", sorted({*PATHS.findall(PAGE), *PATHS.findall(MAP)}))
 def test_every_path_on_the_page_exists(path: str) -> None:
     assert (PACKAGE / path).exists() or (ROOT / path).exists()
 

@@ -219,7 +219,7 @@ async def test_a_name_that_does_not_resolve_is_not_delivered() -> None:
         raise socket.gaierror("no such name")
 
     poster = patient(HERE, resolve=unknown)
-    assert "cannot be resolved" in await not_delivered(poster, f"https://{NAME}/")
+    assert "does not resolve" in await not_delivered(poster, f"https://{NAME}/")
     nowhere = patient(HERE, resolve=Resolver([]))
     assert "could not be connected to" in await not_delivered(nowhere, f"https://{NAME}/")
 

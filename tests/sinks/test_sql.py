@@ -142,7 +142,7 @@ async def test_a_fence_is_undone_with_the_write_it_stood_before(world: SqlWorld)
 
 @pytest.mark.parametrize("name", ["HOLDFAST_fences", "main.holdfast_fences"])
 async def test_the_fences_are_refused_however_they_are_written(world: SqlWorld, name: str) -> None:
-    with pytest.raises(InvalidInput, match="the sink's own"):
+    with pytest.raises(InvalidInput, match="holds the sink's fences"):
         await world.sink.write_once(name, {"fence": 1}, key=KEY)
 
 

@@ -64,7 +64,7 @@ async def test_a_folder_that_is_not_there_is_no_outage(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "no" / "such.db", tmp_path / "folder"):
         sink = Sqlite(path)
-        with pytest.raises(InvalidInput, match="nothing to write to"):
+        with pytest.raises(InvalidInput, match="cannot be used as a database"):
             await sink.write_once(TABLE, {"number": 1}, key=KEY)
 
 

@@ -53,7 +53,7 @@ def _import(name: str) -> object:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise CannotLoad(f"no module {name!r} exists here or on the path") from error
+            raise CannotLoad(f"there is no module {name!r} here or on the path") from error
         raise CannotLoad(f"{name} cannot be imported: {error}") from error
     except Exception as error:
         at = _where(error)

@@ -140,7 +140,7 @@ class Allowed:
             return
         if not all(is_public(each) or self._in_networks(each) for each in addresses):
             # Without the address: whoever gave the URL is not told what our name server knows.
-            where = f"leads to an address that is neither public nor allowed{self._where}"
+            where = f"leads to an address that is not public and not allowed{self._where}"
             raise UrlRefused(f"{target.shown} {where}")
 
     def _host_allowed(self, target: Target) -> bool:

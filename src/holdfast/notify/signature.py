@@ -81,7 +81,7 @@ def sign(known: Iterable[Secret], id: str, timestamp: int, body: bytes) -> str:
     signed = _signed(id, str(int(timestamp)), body)
     signatures = " ".join(f"v1,{secret.digest(signed)}" for secret in known)
     if not signatures:
-        raise InvalidInput("a message needs at least one secret to sign it")
+        raise InvalidInput("a message needs one secret at least")
     return signatures
 
 
@@ -110,7 +110,7 @@ def verify(
     expected = f"v1,{known.digest(_signed(id, timestamp, body))}".encode()
     given_ones = signatures.encode(errors="replace").split(b" ")
     if not any(hmac.compare_digest(expected, each) for each in given_ones):
-        raise BadSignature("no signature of the message fits this secret")
+        raise BadSignature("no signature of the message is by this secret")
 
 
 def _signed(id: str, timestamp: str, body: bytes) -> bytes:

@@ -175,7 +175,7 @@ def _checked_row(row: object) -> dict[str, Any]:
         raise InvalidInput(f"the row has {len(columns)} columns; at most {COLUMNS_MAX} are allowed")
     folded = [name.lower() for name in columns]  # to SQLite, a and A are one column
     if KEY_COLUMN in folded:
-        raise InvalidInput(f"the row must not contain {KEY_COLUMN}; the key is stored there")
+        raise InvalidInput(f"the row has a column {KEY_COLUMN}, which is to be the key")
     if len(set(folded)) < len(folded):
         raise InvalidInput("the row names a column twice, in upper and lower case")
     return columns

@@ -91,7 +91,7 @@ def test_the_demo_ends_well_and_says_so_in_plain_lines(ran: Ran) -> None:
     assert ran.code == 0, ran.output
     for line in (
         "kill -9",
-        "goes on at its checkpoint",
+        "continues from its checkpoint",
         "billing answers again",
         "holdfast suspended resume",
         "holdfast tasks rollback",

@@ -45,14 +45,14 @@ def start(self, *args, **options):
 Root.main = start
 """
 WHILE_IT_RUNS = """
-import holdfast.stores.sqlite.store as store
-look = store.SqliteStore.find
+import holdfast.stores.sqlite.views.store as store
+look = store.SqliteViews.find
 
 async def find(self, *args, **options):
     press_ctrl_c()
     return await look(self, *args, **options)
 
-store.SqliteStore.find = find
+store.SqliteViews.find = find
 """
 AT_THE_END = """
 import atexit

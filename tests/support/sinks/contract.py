@@ -213,7 +213,7 @@ class SinkContract:
     async def test_what_is_no_document_is_not_upserted(self, world: World, doc: Any) -> None:
         with pytest.raises(InvalidInput):
             await world.sink.upsert_one(TABLE, doc, key=KEY)
-        with pytest.raises(InvalidInput, match="the sink's own"):
+        with pytest.raises(InvalidInput, match="holds the sink's fences"):
             await world.sink.upsert_one(FENCES, {"fence": 1}, key=SCOPE)
         assert await world.kept() == {}
 
@@ -319,9 +319,9 @@ class SinkContract:
 
     async def test_the_fences_are_no_place_to_write_to(self, world: World) -> None:
         assert await world.write(1, fence=2)
-        with pytest.raises(InvalidInput, match="the sink's own"):
+        with pytest.raises(InvalidInput, match="holds the sink's fences"):
             await world.sink.write_once(FENCES, {"fence": 1}, key=SCOPE)
-        with pytest.raises(InvalidInput, match="the sink's own"):
+        with pytest.raises(InvalidInput, match="holds the sink's fences"):
             await world.sink.forget(FENCES, key=SCOPE)
         with pytest.raises(StaleFence):
             await world.write(1, fence=1)

@@ -64,7 +64,7 @@ def run(*, tenants: int = 40, speed: float = 1.0, folder: Path | None = None) ->
     except (KeyboardInterrupt, asyncio.CancelledError):
         if folder is None:
             shutil.rmtree(place)
-        console.print("Stopped. All workers have exited.")
+        console.print("Stopped. All workers have ended.")
         return INTERRUPTED
 
 

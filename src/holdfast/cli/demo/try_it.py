@@ -91,7 +91,7 @@ def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
             say("There is no terminal, so the demo submits one task itself and ends:")
             status, answer = service.apply(HELLO)
             say(f"  POST /api/workflows/apply: {status}, {json.dumps(answer.get('result'))}")
-    say("The service has stopped.")
+    say("The service has ended.")
 
 
 def _until_enter(say: Say) -> None:
