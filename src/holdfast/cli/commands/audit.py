@@ -237,7 +237,7 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
     return Exit.OK if verdict.holds else Exit.FAILED
 
 
-def _print_verdict(verdict: Verdict) -> None:
+def _print_verdict(verdict: ChainVerdict) -> None:
     missing = verdict.missing
     if verdict.broken is not None:
         say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.says}", style="bold red")

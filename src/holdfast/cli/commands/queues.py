@@ -108,7 +108,7 @@ def pause(
     json: opt.Json = False,
 ) -> None:
     """Pause the intake or the claiming of a queue. Without an option, both."""
-    switches = meant(queue, intake=intake, claiming=claiming)
+    switches = named_switches(queue, intake=intake, claiming=claiming)
     _turn(context, queue, switches, reason, on=False, force=force, json=json)
 
 
@@ -123,7 +123,7 @@ def resume(
     json: opt.Json = False,
 ) -> None:
     """Resume the intake or the claiming of a queue. Without an option, both."""
-    switches = meant(queue, intake=intake, claiming=claiming)
+    switches = named_switches(queue, intake=intake, claiming=claiming)
     _turn(context, queue, switches, reason, on=True, json=json)
 
 
