@@ -58,7 +58,7 @@ def checkpoint_at_the_last_stage(real: Real, task: Task, done: Done, *, now: flo
     return msgspec.structs.replace(completed, checkpoint=saved, drop_checkpoint=False)
 
 
-@mutant(decide, "_counted")
+@mutant(decide, "_failure_counts")
 def retry_not_counted(real: Real, failures: int, *rest: Any) -> dict[str, Any]:
     """A failure is tried again and again."""
     return {**real(failures, *rest), "failures": failures - 1}

@@ -32,12 +32,12 @@ def moves_on_without_its_task(real: Real, *arguments: Any, **options: Any) -> An
     return replace(change, submissions=(), unless_unfinished=None)
 
 
-@mutant(firing, "_overlapped", seed=4)
+@mutant(firing, "_task_in_the_way", seed=4)
 def overlap_ignored(*_: Any) -> None:
     """A trigger fires over its last task, whatever its policy says."""
 
 
-@mutant(firing, "_wanted", seed=4)
+@mutant(firing, "_times_to_fire", seed=4)
 def misfire_skip_as_once(real: Real, trigger: Trigger, found: list[float], now: float) -> Any:
     """Times that were missed by more than the grace make a task all the same."""
     if trigger.misfire is Misfire.SKIP:
@@ -45,7 +45,7 @@ def misfire_skip_as_once(real: Real, trigger: Trigger, found: list[float], now: 
     return real(trigger, found, now)
 
 
-@mutant(firing, "_wanted", seed=64)
+@mutant(firing, "_times_to_fire", seed=64)
 def catches_up_with_the_oldest(real: Real, trigger: Trigger, found: list[float], now: float) -> Any:
     """Make up for the oldest of too many missed times."""
     if trigger.misfire is Misfire.CATCH_UP:
@@ -57,7 +57,7 @@ def catches_up_with_the_oldest(real: Real, trigger: Trigger, found: list[float],
 def unknown_type_loses_the_trigger(_: Real, trigger: Trigger, *, now: float, **__: Any) -> Any:
     """A trigger whose type is not known here has ended."""
     end = {"fire_time": None, "trigger_at": None, "ended_at": now}
-    after = firing._held(trigger, firing.C.FINISH, now=now, **end)
+    after = firing._by_holder(trigger, firing.C.FINISH, now=now, **end)
     return TriggerChange(before=trigger, after=after)
 
 

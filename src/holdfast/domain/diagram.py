@@ -91,7 +91,7 @@ def mermaid(picture: AnyPicture, live: AnyLive | None = None) -> str:
     lines = ["stateDiagram-v2", "    direction LR"]
     lines += [f"    [*] --> {status}" for status in picture.begins]
     lines += [
-        f"    {edge.before} --> {edge.after}: {edge.label}{_moved(edge, live)}"
+        f"    {edge.before} --> {edge.after}: {edge.label}{_count_label(edge, live)}"
         for edge in edges(picture)
     ]
     lines += [f"    {status} --> [*]" for status in statuses if status in picture.settled]
@@ -121,7 +121,7 @@ def _rough(seconds: float) -> float:
     return round(seconds, 1) if seconds < 10 else round(seconds)
 
 
-def _moved(edge: Arrow[Any, Any], live: AnyLive | None) -> str:
+def _count_label(edge: Arrow[Any, Any], live: AnyLive | None) -> str:
     count = live.moves.get((edge.before, edge.after), 0) if live else 0
     return f" ({count})" if count else ""
 
@@ -169,10 +169,12 @@ def _arrowhead(colour: str) -> str:
 def _line(picture: AnyPicture, edge: Arrow[Any, Any]) -> str:
     _, points = picture.routes[edge.before, edge.after]
     colour = picture.hand_of(edge).colour
-    return f'<path d="{_rounded(points)}" stroke="{colour}" marker-end="url(#to{colour[1:]})"/>'
+    return (
+        f'<path d="{_rounded_path(points)}" stroke="{colour}" marker-end="url(#to{colour[1:]})"/>'
+    )
 
 
-def _rounded(points: Sequence[Point]) -> str:
+def _rounded_path(points: Sequence[Point]) -> str:
     """Return a path through all the points, with round corners."""
     path = [f"M{points[0][0]},{points[0][1]}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
@@ -196,7 +198,7 @@ def label_width(said: str) -> int:
 
 def _label(picture: AnyPicture, edge: Arrow[Any, Any], live: AnyLive | None) -> str:
     (x, y), _ = picture.routes[edge.before, edge.after]
-    said = f"{edge.label}{_moved(edge, live)}"
+    said = f"{edge.label}{_count_label(edge, live)}"
     wide = label_width(said)
     return (
         f'<rect x="{x - wide // 2}" y="{y - 8}" width="{wide}" height="16" fill="#ffffff"/>'

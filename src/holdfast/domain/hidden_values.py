@@ -18,12 +18,12 @@ def keep_hidden(given: Any, stored: Any, hide: Redactor) -> Any:
     A new value in the place of a marked secret is marked, too. InvalidInput where a text says that
     something is hidden and is not the one shown in that place, or is in another item of a list.
     """
-    return _kept(given, hide.value(stored), stored, in_list=False)
+    return _restore(given, hide.value(stored), stored, in_list=False)
 
 
-def _kept(given: Any, shown: Any, stored: Any, *, in_list: bool) -> Any:
+def _restore(given: Any, shown: Any, stored: Any, *, in_list: bool) -> Any:
     if isinstance(stored, Mapping) and SECRET_MARK in stored:
-        return _marked(given, shown, stored)
+        return _restore_marked(given, shown, stored)
     if isinstance(given, dict):
         return _fields_kept(given, shown, stored, in_list=in_list)
     if isinstance(given, list):
@@ -34,7 +34,7 @@ def _kept(given: Any, shown: Any, stored: Any, *, in_list: bool) -> Any:
     return given
 
 
-def _marked(given: Any, shown: Any, stored: Mapping[str, Any]) -> Any:
+def _restore_marked(given: Any, shown: Any, stored: Mapping[str, Any]) -> Any:
     if given is None:
         return None  # no secret is there any more
     if isinstance(given, str) and given == shown:
@@ -50,14 +50,14 @@ def _fields_kept(given: dict[str, Any], shown: Any, stored: Any, *, in_list: boo
         if name not in known:
             _check_text(name)
         own, *pair = known.get(name, (name, None, None))
-        kept[own] = _kept(item, *pair, in_list=in_list)
+        kept[own] = _restore(item, *pair, in_list=in_list)
     return kept
 
 
 def _items_kept(given: list[Any], shown: Any, stored: Any, *, in_list: bool) -> list[Any]:
     """Return the items of a list; ``in_list``: it is in an item of another, which was compared."""
     if not isinstance(shown, list) or len(shown) != len(given):
-        return [_kept(item, None, None, in_list=True) for item in given]
+        return [_restore(item, None, None, in_list=True) for item in given]
     for index, item in enumerate(given):
         hides = shown[index] != stored[index] and _says_hidden(item)
         moved = item != shown[index] or _is_of_other_option(index, given, shown)
@@ -67,7 +67,7 @@ def _items_kept(given: list[Any], shown: Any, stored: Any, *, in_list: bool) -> 
                 "knows which secret it has: leave the item as it was shown, or say its secrets"
             )
     beside = zip(given, shown, stored, strict=True)
-    return [_kept(*three, in_list=True) for three in beside]
+    return [_restore(*three, in_list=True) for three in beside]
 
 
 def _is_of_other_option(index: int, given: list[Any], shown: list[Any]) -> bool:

@@ -27,11 +27,11 @@ class _Folded(dict[int, str]):
     """A table from each mark to its plain form, worked out when the mark is first met."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = made = _folded(chr(code))
+        self[code] = made = _fold_mark(chr(code))
         return made
 
 
-def _folded(mark: str) -> str:
+def _fold_mark(mark: str) -> str:
     if mark.isascii():
         return mark
     if (alike := _ALIKE.get(mark.lower())) is not None:

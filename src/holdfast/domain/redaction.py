@@ -55,11 +55,11 @@ class Redactor:
     def value(self, value: Any) -> Any:
         """A JSON value with the values of such fields hidden, whatever they are, and in each text
         what the patterns match."""
-        return self._shown(value, 0, by_name=True)
+        return self._hide_secrets(value, 0, by_name=True)
 
     def strings(self, value: Any) -> Any:
         """Redact by the patterns only: for our own records, whose names are not the user's."""
-        return self._shown(value, 0, by_name=False)
+        return self._hide_secrets(value, 0, by_name=False)
 
     def text(self, text: str) -> str:
         """An error, a reason, a line of a log."""
@@ -92,18 +92,18 @@ class Redactor:
     def _is_declared(self, name: str) -> bool:
         if self._names is None:
             return False
-        if self._names.match(_folded(name)) is not None:
+        if self._names.match(_fold_name(name)) is not None:
             return True
-        return not name.isascii() and bool(self._names.match(_folded(without_lookalikes(name))))
+        return not name.isascii() and bool(self._names.match(_fold_name(without_lookalikes(name))))
 
     def _hides(self, name: str, item: Any) -> bool:
         """A number of tokens is shown, where nobody has declared it secret."""
         if not self._usual or not is_secret(name):
             return self._is_declared(name)
-        is_count = type(item) in (int, float) and _COUNTED.search(_folded(name)) is not None
+        is_count = type(item) in (int, float) and _COUNTED.search(_fold_name(name)) is not None
         return not is_count or self._is_declared(name)
 
-    def _shown(self, value: Any, depth: int, *, by_name: bool) -> Any:
+    def _hide_secrets(self, value: Any, depth: int, *, by_name: bool) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if depth > DEPTH_LIMIT or (isinstance(value, Mapping) and SECRET_MARK in value):
@@ -113,7 +113,7 @@ class Redactor:
             return {
                 self.text(name): HIDDEN
                 if by_name and (self._hides(name, item) or (named and name.lower() == _VALUE_OF))
-                else self._shown(item, depth + 1, by_name=by_name)
+                else self._hide_secrets(item, depth + 1, by_name=by_name)
                 for name, item in ((str(name), item) for name, item in value.items())
             }
         if isinstance(value, bytes | bytearray):
@@ -130,7 +130,7 @@ class Redactor:
             elif by_name and self._is_pair(item):
                 shown.append([self.text(item[0]), HIDDEN])
             else:
-                shown.append(self._shown(item, depth, by_name=by_name))
+                shown.append(self._hide_secrets(item, depth, by_name=by_name))
             before = item
         return shown
 
@@ -187,7 +187,7 @@ def _is_secret(name: str) -> bool:
 
 def _looks_secret(name: str) -> bool:
     plain = without_lookalikes(name)
-    return _SECRET.search(_folded(plain)) is not None or _PASS.search(plain) is not None
+    return _SECRET.search(_fold_name(plain)) is not None or _PASS.search(plain) is not None
 
 
 def _without_patterns(text: str) -> str:
@@ -198,7 +198,7 @@ def _without_patterns(text: str) -> str:
     return text
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return _SEPARATORS.sub("", name).lower()
 
 

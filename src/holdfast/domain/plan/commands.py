@@ -41,7 +41,7 @@ def seal(plan: Plan, *, now: float, request: str) -> PlanChange:
 
 
 def pause(plan: Plan, ask: OperatorRequest) -> PlanChange:
-    return _asked(plan, PlanCommand.PAUSE, ask, fact(ev.PlanPaused, plan, ask.now, by=ask.by))
+    return _by_person(plan, PlanCommand.PAUSE, ask, fact(ev.PlanPaused, plan, ask.now, by=ask.by))
 
 
 def resume(plan: Plan, ask: OperatorRequest) -> PlanChange:
@@ -53,7 +53,7 @@ def resume(plan: Plan, ask: OperatorRequest) -> PlanChange:
         changes |= {"forgiven": failed}
     if plan.started_at is None:
         changes |= {"started_at": ask.now}
-    change = _asked(plan, PlanCommand.RESUME, ask, event, **changes)
+    change = _by_person(plan, PlanCommand.RESUME, ask, event, **changes)
     if plan.started_at is None:
         return replace(change, events=(*change.events, *starting(plan, ask.now)))
     return change
@@ -62,7 +62,7 @@ def resume(plan: Plan, ask: OperatorRequest) -> PlanChange:
 def cancel(plan: Plan, ask: OperatorRequest) -> PlanChange:
     """Cancel the plan once its driver has cancelled every task that has not ended."""
     event = fact(ev.PlanCancelRequested, plan, ask.now, by=ask.by)
-    return _asked(plan, PlanCommand.CANCEL, ask, event, cancel_requested=True, soaks_since=None)
+    return _by_person(plan, PlanCommand.CANCEL, ask, event, cancel_requested=True, soaks_since=None)
 
 
 def retry(plan: Plan, members: Members, ask: OperatorRequest) -> PlanChange:
@@ -72,7 +72,7 @@ def retry(plan: Plan, members: Members, ask: OperatorRequest) -> PlanChange:
     moves = {index: again for index, member in members.items() if member.state in ended}
     event = fact(ev.PlanRetried, plan, ask.now, by=ask.by, tasks=len(moves))
     first = min((plan.wave_of(index) for index in moves), default=plan.wave)
-    return _asked(
+    return _by_person(
         plan,
         PlanCommand.RETRY,
         ask,
@@ -107,7 +107,7 @@ def rollback(
         if member.state is MemberState.ROLLBACK_FAILED and index in scope
     }
     event = fact(ev.PlanRollingBack, plan, ask.now, tasks=len(scope), by=ask.by)
-    return _asked(
+    return _by_person(
         plan,
         PlanCommand.ROLLBACK,
         ask,
@@ -176,7 +176,7 @@ def _without_zeros(counts: Iterable[tuple[MemberState, int]]) -> Counts:
     return {state: count for state, count in counts if count}
 
 
-def _asked(
+def _by_person(
     plan: Plan,
     command: PlanCommand,
     ask: OperatorRequest,

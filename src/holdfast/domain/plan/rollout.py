@@ -65,7 +65,7 @@ def advance(
     moves = {**found.moves, **found.chosen}
     ran = plan.wave_ran or any(member.state is M.ADMITTED for member in moves.values())
     changes = {"counts": counted(plan, members, moves), "wave_ran": ran, **step.changes}
-    events = (*_told(plan, found, now), *step.events)
+    events = (*_observation_events(plan, found, now), *step.events)
     after = moved(plan, step.command, now=now, request=request, **changes)
     next_, delay_seconds = _next(after, found.moving, now)
     if not events and next_ is PlanNext.DRIVE:
@@ -81,7 +81,7 @@ def advance(
     )
 
 
-def _told(plan: Plan, found: PlanObservation, now: float) -> Iterator[ev.PlanEvent]:
+def _observation_events(plan: Plan, found: PlanObservation, now: float) -> Iterator[ev.PlanEvent]:
     if found.skipped:
         yield fact(ev.TenantsSkipped, plan, now, tenants=found.skipped)
     if found.refused:
@@ -105,7 +105,7 @@ def _step(plan: Plan, members: Members, now: float) -> RolloutStep:
         case P.ROLLING_BACK:
             step = _rolling_back(plan, members, now)
         case P.PARTIAL_FAILED | P.FAILED:
-            step = _mended(plan, now)
+            step = _step_when_mended(plan, now)
         case P.ROLLBACK_FAILED:
             step = _undone_by_hand(plan, now)
     return step
@@ -193,7 +193,7 @@ def _unlike_completed(plan: Plan) -> str | None:
     return f"{', '.join(told)}, of {plan.total}" if told else None
 
 
-def _mended(plan: Plan, now: float) -> RolloutStep:
+def _step_when_mended(plan: Plan, now: float) -> RolloutStep:
     """Return the step of an ended plan whose failures a person may have mended by hand."""
     if plan.count(*UNENDED):
         return STAYS

@@ -92,7 +92,7 @@ def put_checkpoint(
     saved = replace(checkpoint, version=checkpoint.version + 1)
     event = fact(ev.CheckpointPut, task, ask.now, by=ask.by, checkpoint=saved.version)
     # In place of the one that is there, whose version need not be what its body says.
-    kept = _kept(task, after, ask, event, Command.PUT_CHECKPOINT)
+    kept = _amended_transition(task, after, ask, event, Command.PUT_CHECKPOINT)
     return replace(kept, checkpoint=saved, drop_checkpoint=True)
 
 
@@ -107,7 +107,7 @@ def remove_checkpoint(
     if version is not None and found != version:
         raise CheckpointConflict(task.id, found, version)
     event = fact(ev.CheckpointRemoved, task, ask.now, by=ask.by)
-    kept = _kept(task, after, ask, event, Command.REMOVE_CHECKPOINT)
+    kept = _amended_transition(task, after, ask, event, Command.REMOVE_CHECKPOINT)
     return replace(kept, drop_checkpoint=True)
 
 
@@ -120,7 +120,7 @@ def _check(task: Task, checkpoint: Checkpoint) -> None:
     ckpt.encode(checkpoint)
 
 
-def _kept(
+def _amended_transition(
     task: Task, after: Task, ask: OperatorRequest, event: ev.Event, command: Command
 ) -> Transition:
     return Transition(

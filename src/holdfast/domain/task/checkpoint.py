@@ -102,7 +102,7 @@ def decode(body: bytes) -> Checkpoint:
     """Return the checkpoint in a JSON text of ours, of the document's or of an earlier writer."""
     try:
         raw = msgspec.json.decode(body, type=dict[str, Any])
-        told = _named(raw)
+        told = _with_present_names(raw)
         _read_failures(told)
         found = msgspec.convert(told, Checkpoint, strict=True)
     except (msgspec.DecodeError, ValueError, OverflowError) as error:
@@ -118,7 +118,7 @@ def decode(body: bytes) -> Checkpoint:
     return found
 
 
-def _named(raw: dict[str, Any]) -> dict[str, Any]:
+def _with_present_names(raw: dict[str, Any]) -> dict[str, Any]:
     """The fields by their present names, without those that are null."""
     told = {name: value for name, value in raw.items() if value is not None}
     for old, new in _ALIASES.items():

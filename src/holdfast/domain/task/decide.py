@@ -70,9 +70,9 @@ def stage_done(
         took_seconds=done.duration_seconds,
         policy=policy,
     )
-    return _held(
+    return _by_holder(
         task,
-        moved(_progressed(task, index), Command.CHECKPOINT, now=now),
+        moved(_with_progress(task, index), Command.CHECKPOINT, now=now),
         next=Next.STAY,
         events=_stage_completed(task, done, now),
         checkpoint=saved,
@@ -87,9 +87,9 @@ def complete(task: Task, done: Done, *, now: float) -> Transition:
     if index != len(task.stages) - 1:
         raise HoldfastError("only the last stage completes a task")
     completed = ev.TaskCompleted(task_id=task.id, version=task.version + 1, at=now)
-    return _held(
+    return _by_holder(
         task,
-        moved(_without_requests(_progressed(task, index)), Command.COMPLETE, now=now),
+        moved(_without_requests(_with_progress(task, index)), Command.COMPLETE, now=now),
         next=Next.GONE if task.keep_seconds == 0 else Next.SETTLED,
         events=(*_stage_completed(task, done, now), completed),
         drop_checkpoint=True,
@@ -108,7 +108,7 @@ def stage_failed(
     now: float,
 ) -> Transition:
     """A failure is a stage boundary too: a cancel or pause that waits is applied here."""
-    spent, counted = _judged(task, failed, policy, now)
+    spent, counted = _judge_failure(task, failed, policy, now)
     failure: Failure = counted["failure"]
     told = outage.for_event(failed.failure, counted)
     events: tuple[ev.Event, ...] = (
@@ -128,7 +128,7 @@ def stage_failed(
     else:
         events += (_retry_scheduled(task, delay, counted, now),)
     reason = task.reason if command in (Command.CANCEL, Command.PAUSE) else None
-    return _held(
+    return _by_holder(
         task,
         moved(_without_requests(task, reason), command, now=now, **counted),
         next=next_,
@@ -156,7 +156,7 @@ def snooze(
         command, next_ = Command.PAUSE, Next.PARKED
         events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
     reason = None if command is Command.YIELD else task.reason
-    return _held(
+    return _by_holder(
         task,
         moved(_without_requests(task, reason), command, now=now, **_SNOOZED),
         next=next_,
@@ -177,13 +177,13 @@ def boundary(task: Task, *, now: float) -> Transition:
         command, next_ = Command.PAUSE, Next.PARKED
         applied = fact(ev.TaskPaused, task, now, reason=task.reason)
     changes = NO_REQUESTS | {"ran_by": lease_of(task).owner}
-    return _held(task, moved(task, command, now=now, **changes), next=next_, events=(applied,))
+    return _by_holder(task, moved(task, command, now=now, **changes), next=next_, events=(applied,))
 
 
 def start_over(task: Task, reason: str, *, now: float) -> Transition:
     """The checkpoint is no good: run from stage 0, as new work with new effect keys."""
     changes = FROM_SCRATCH | {"epoch": task.epoch + 1, "run": task.run + 1}
-    return _held(
+    return _by_holder(
         task,
         moved(task, Command.CHECKPOINT, now=now, **changes),
         next=Next.STAY,
@@ -202,7 +202,7 @@ def undone(
     now: float,
 ) -> Transition:
     changes = NOT_BEGUN | {"next_undo": task.next_undo - 1, "failure": None}
-    return _held(
+    return _by_holder(
         task,
         moved(task, Command.UNDO, now=now, **changes),
         next=Next.STAY,
@@ -222,7 +222,7 @@ def undone(
 
 
 def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Transition:
-    spent, counted = _judged(task, failed, policy, now)
+    spent, counted = _judge_failure(task, failed, policy, now)
     delay = failed.retry_seconds or 0.0
     told = outage.for_event(failed.failure, counted)
     first = fact(ev.StageUndoFailed, task, now, failure=told, run=task.run)
@@ -233,7 +233,7 @@ def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Tra
     )
     command = Command.FAIL_ROLLBACK if spent else Command.RETRY_LATER
     counted["ran_by"] = lease_of(task).owner
-    return _held(
+    return _by_holder(
         task,
         moved(task, command, now=now, **counted),
         next=Next.PARKED if spent else Next.LATER,
@@ -244,7 +244,7 @@ def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Tra
 
 def rolled_back(task: Task, *, now: float) -> Transition:
     changes = FROM_SCRATCH | {"ran_by": lease_of(task).owner}
-    return _held(
+    return _by_holder(
         task,
         moved(task, Command.FINISH_ROLLBACK, now=now, **changes),
         next=Next.SETTLED,
@@ -262,7 +262,7 @@ def suspend(task: Task, failure: Failure, *, now: float) -> Transition:
         ev.TaskRollbackFailed if back else ev.TaskFailedEvent
     )
     command = Command.FAIL_ROLLBACK if back else Command.FAIL
-    return _held(
+    return _by_holder(
         task,
         moved(task, command, now=now, failure=failure, **NO_REQUESTS),
         next=Next.PARKED,
@@ -285,7 +285,7 @@ def give_back(
         "unknown_since": unknown_since,
         "ran_by": lease_of(task).owner if interrupted else task.ran_by,
     }
-    return _held(
+    return _by_holder(
         task,
         moved(task, Command.YIELD, now=now, **changes),
         next=Next.LATER if delay_seconds else Next.READY,
@@ -328,7 +328,7 @@ def lease_of(task: Task) -> Lease:
     return task.lease
 
 
-def _held(
+def _by_holder(
     task: Task,
     after: Task,
     *,
@@ -365,7 +365,7 @@ def _held(
 # mapping of them.
 
 
-def _progressed(task: Task, index: int) -> Task:
+def _with_progress(task: Task, index: int) -> Task:
     return replace(
         task,
         last_completed=index,
@@ -385,15 +385,17 @@ def _without_requests(task: Task, reason: str | None = None) -> Task:
     return replace(task, pause_requested=False, cancel_requested=False, reason=reason, ran_by=owner)
 
 
-def _judged(task: Task, failed: Failed, policy: Retry, now: float) -> tuple[bool, dict[str, Any]]:
+def _judge_failure(
+    task: Task, failed: Failed, policy: Retry, now: float
+) -> tuple[bool, dict[str, Any]]:
     """Return whether trying is over, and what the record counts after this."""
     limit = failed.outage_seconds
     if limit is not None:
         spent, failure, row = outage.judge(task, failed.failure, limit_seconds=limit, now=now)
-        return spent, _counted(task.failures, failure, policy) | row
+        return spent, _failure_counts(task.failures, failure, policy) | row
     failures = task.failures + 1
     spent = failed.retry_seconds is None or failures >= policy.max
-    return spent, _counted(failures, failed.failure, policy) | outage.NONE
+    return spent, _failure_counts(failures, failed.failure, policy) | outage.NONE
 
 
 def _retry_scheduled(task: Task, delay: float, counted: Mapping[str, Any], now: float) -> ev.Event:
@@ -401,7 +403,7 @@ def _retry_scheduled(task: Task, delay: float, counted: Mapping[str, Any], now: 
     return fact(ev.TaskRetryScheduled, task, now, delay_seconds=delay, **counts)
 
 
-def _counted(failures: int, failure: Failure, policy: Retry) -> dict[str, Any]:
+def _failure_counts(failures: int, failure: Failure, policy: Retry) -> dict[str, Any]:
     return {
         "failures": failures,
         "failure": failure,

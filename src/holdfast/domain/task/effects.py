@@ -18,7 +18,7 @@ CHARS = 26  # 130 bits
 
 def effects_id(namespace: str, type_name: str, tenant: str | None, key: str) -> str:
     """The same for the same work, however often it is sent."""
-    parts = b"".join(map(_written, (namespace, type_name, tenant, key)))
+    parts = b"".join(map(_netstring, (namespace, type_name, tenant, key)))
     text = base64.b32encode(hashlib.sha256(parts).digest()).decode().lower()
     return PREFIX + text[:CHARS]
 
@@ -33,7 +33,7 @@ def member_key(plan_id: str, number: int) -> str:
     return f"{plan_id}|{number}"
 
 
-def _written(part: str | None) -> bytes:
+def _netstring(part: str | None) -> bytes:
     if part is None:
         return b"-,"
     body = part.encode()

@@ -27,7 +27,7 @@ ENVELOPE_STATUS: Mapping[Status, str] = {
 }
 
 
-class EnvelopeContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SubmissionContext(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     idempotency_key: str | None
     trace_id: str | None
     user: Any
@@ -44,7 +44,7 @@ class TaskEnvelope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     task_id: str
     type: str
     payload: msgspec.Raw
-    context: EnvelopeContext
+    context: SubmissionContext
     retry: RetryState
     status: str
     created_at: str
@@ -57,7 +57,7 @@ def envelope(task: Task, payload: bytes) -> TaskEnvelope:
         task_id=task.id,
         type=task.type,
         payload=msgspec.Raw(payload),
-        context=EnvelopeContext(
+        context=SubmissionContext(
             idempotency_key=task.key,
             trace_id=shown_trace(task.trace_id),
             user={} if task.user is None else task.user,

@@ -103,7 +103,7 @@ def _replay(task: Task, events: Sequence[ev.Event]) -> Iterator[HistoryStep]:
         made = list(group)
         worker = next((e.worker for e in made if isinstance(e, ev.TaskStarted)), worker)
         if isinstance(made[0], ev.TaskCreated):
-            yield _created(task, made[0], status)
+            yield _first_step(task, made[0], status)
             continue
         event = _telling(made)
         command = COMMANDS.get(type(event)) or REQUESTS.get(type(event))
@@ -141,7 +141,7 @@ def _telling(made: Sequence[ev.Event]) -> ev.Event:
     return next((event for event in reversed(made) if type(event) not in ACCOMPANYING), made[-1])
 
 
-def _created(task: Task, event: ev.Event, status: Status) -> HistoryStep:
+def _first_step(task: Task, event: ev.Event, status: Status) -> HistoryStep:
     fired = _FIRED.fullmatch(task.key or "")
     maker, name = Maker.CLIENT, ""
     if task.plan is not None:

@@ -53,7 +53,7 @@ class _Compiled(NamedTuple):
 
 def next_after(expression: str, tz: str, after: float) -> float | None:
     """The first fire time strictly later than ``after``; None when 50 years bring none."""
-    compiled, zone = _compiled(expression), _zone(tz)
+    compiled, zone = _compile_cron(expression), _zone(tz)
     if not after < _LAST:
         return None
     after = max(after, _FIRST - 1)
@@ -68,7 +68,7 @@ def next_after(expression: str, tz: str, after: float) -> float | None:
 
 def latest(expression: str, tz: str, first: float, upto: float, limit: int) -> list[float]:
     """The newest ``limit`` fire times within [first, upto], ascending; walked from the end."""
-    compiled, zone = _compiled(expression), _zone(tz)
+    compiled, zone = _compile_cron(expression), _zone(tz)
     first, upto = max(first, _FIRST), min(upto, _LAST)
     if not first <= upto:
         return []
@@ -149,7 +149,7 @@ def _day_of(moment: float, zone: ZoneInfo) -> date:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(expression: str) -> _Compiled:
+def _compile_cron(expression: str) -> _Compiled:
     fields = expression.split()
     if len(expression) > _EXPRESSION_LENGTH_MAX:
         raise InvalidSchedule(f"{expression[:20]} …", f"over {_EXPRESSION_LENGTH_MAX} characters")

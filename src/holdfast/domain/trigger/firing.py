@@ -72,7 +72,7 @@ def due(trigger: Trigger, *, now: float) -> DueFireTimes:
     limit = max(LOOK_MAX, trigger.catch_up_max)
     # None: the zone has new rules, and the time that it waited for is none any more.
     found = times.latest(trigger.schedule, first, now, limit)
-    wanted = _wanted(trigger, found, now)
+    wanted = _times_to_fire(trigger, found, now)
     chosen = wanted[: TASKS_A_CHANGE if trigger.overlap is Overlap.ALLOW else 1]
     newest = found[-1] if found else first
     answered = newest if len(chosen) == len(wanted) else chosen[-1]
@@ -82,7 +82,7 @@ def due(trigger: Trigger, *, now: float) -> DueFireTimes:
     )
 
 
-def _wanted(trigger: Trigger, found: list[float], now: float) -> list[float]:
+def _times_to_fire(trigger: Trigger, found: list[float], now: float) -> list[float]:
     match trigger.misfire:
         case Misfire.ONCE:
             return found[-1:]
@@ -114,7 +114,7 @@ def fire(
         before=trigger,
         after=_onward(trigger, due.answered, why, now=now, chance=chance, **made),
         submissions=tuple(submissions),
-        unless_unfinished=_overlapped(trigger) if submissions else None,
+        unless_unfinished=_task_in_the_way(trigger) if submissions else None,
     )
 
 
@@ -150,7 +150,7 @@ def put_off(
         "unknown_since": unknown_since,
         "retry_count": 0,
     }
-    return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now, **changes))
+    return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now, **changes))
 
 
 def is_ahead(trigger: Trigger, *, now: float) -> bool:
@@ -175,12 +175,12 @@ def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
     if first is not None and first < fire_time:
         look = look_at(trigger.schedule, first, trigger.jitter_seconds, chance)
         changes = {"fire_time": first, "trigger_at": look, "reason": None}
-    return TriggerChange(before=trigger, after=_held(trigger, C.MOVE_ON, now=now, **changes))
+    return TriggerChange(before=trigger, after=_by_holder(trigger, C.MOVE_ON, now=now, **changes))
 
 
 def give_back(trigger: Trigger, *, now: float) -> TriggerChange:
     """Return the trigger as it was before it was handed out."""
-    return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now))
+    return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now))
 
 
 def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
@@ -189,7 +189,7 @@ def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
         return suspend(trigger, f"it could not be fired {count} times in a row: {error}", now=now)
     delay = doubled_seconds(RETRY_SECONDS, trigger.retry_count)
     changes = {"trigger_at": now + delay, "reason": error, "retry_count": count}
-    return TriggerChange(before=trigger, after=_held(trigger, C.PUT_OFF, now=now, **changes))
+    return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now, **changes))
 
 
 def lapsed(trigger: Trigger, *, now: float) -> TriggerChange | None:
@@ -220,7 +220,7 @@ def unknown(trigger: Trigger, *, served: bool, limit_seconds: float, now: float)
 
 
 def suspend(trigger: Trigger, reason: str, *, now: float) -> TriggerChange:
-    after = _held(trigger, C.SUSPEND, now=now, trigger_at=None, reason=reason)
+    after = _by_holder(trigger, C.SUSPEND, now=now, trigger_at=None, reason=reason)
     return TriggerChange(before=trigger, after=after)
 
 
@@ -230,7 +230,7 @@ def drop(
     """The code does not declare it any more. One that a person cancelled was kept only for that."""
     end = {"ended_at": now, "reason": NOT_DECLARED, "unknown_since": unknown_since}
     if trigger.status in UNFINISHED:
-        after = _stepped(trigger, C.CANCEL, now=now, request=request, **_ENDED | end)
+        after = _next_version(trigger, C.CANCEL, now=now, request=request, **_ENDED | end)
     else:
         after = replace(
             trigger, version=trigger.version + 1, updated_at=now, request=request, **end
@@ -256,25 +256,25 @@ def fire_now(
     if isinstance(trigger.schedule, Once):
         command = C.FINISH
         changes |= _ENDED | {"ended_at": ask.now, "reason": None}
-    change = _asked(trigger, command, ask, audited=C.FIRE, **changes)
+    change = _by_person(trigger, command, ask, audited=C.FIRE, **changes)
     return replace(change, submissions=(submission,))
 
 
 def pause(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
-    return _asked(trigger, C.PAUSE, ask, trigger_at=None, reason=ask.by.reason or None)
+    return _by_person(trigger, C.PAUSE, ask, trigger_at=None, reason=ask.by.reason or None)
 
 
 def resume(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
     """The misfire policy says what becomes of the fire times that passed meanwhile."""
     changes: dict[str, Any] = {"retry_count": 0, "unknown_since": None, "reason": None}
-    return _asked(trigger, C.RESUME, ask, trigger_at=trigger.fire_time, **changes)
+    return _by_person(trigger, C.RESUME, ask, trigger_at=trigger.fire_time, **changes)
 
 
 def cancel(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
     """One that is declared in code is kept for as long as it is: else it would come back."""
     ended_at = None if trigger.declared else ask.now
     changes = _ENDED | {"ended_at": ended_at, "reason": ask.by.reason or None}
-    return _asked(trigger, C.CANCEL, ask, **changes)
+    return _by_person(trigger, C.CANCEL, ask, **changes)
 
 
 def refusal(trigger: Trigger, command: TriggerCommand, ask: OperatorRequest, code: str) -> Audit:
@@ -286,7 +286,7 @@ def refusal(trigger: Trigger, command: TriggerCommand, ask: OperatorRequest, cod
 
 def key(trigger: Trigger, fire_time: float) -> str:
     """Return the key of the task that answers for this fire time; there is only one."""
-    return f"{trigger.id}@{_written(fire_time)}"
+    return f"{trigger.id}@{_iso_time(fire_time)}"
 
 
 def key_now(trigger: Trigger, ask: OperatorRequest) -> str:
@@ -315,7 +315,7 @@ def patience(waited_seconds: float) -> float:
 _ENDED: dict[str, Any] = {"fire_time": None, "trigger_at": None, "unknown_since": None}
 
 
-def _written(at: float) -> str:
+def _iso_time(at: float) -> str:
     at = round(at, 3)
     spec = "seconds" if at.is_integer() else "milliseconds"
     return f"{datetime.fromtimestamp(at, UTC).isoformat(timespec=spec).removesuffix('+00:00')}Z"
@@ -327,7 +327,7 @@ def _fire_time(trigger: Trigger) -> float:
     return trigger.fire_time
 
 
-def _overlapped(trigger: Trigger) -> str | None:
+def _task_in_the_way(trigger: Trigger) -> str | None:
     return None if trigger.overlap is Overlap.ALLOW else trigger.last_task
 
 
@@ -339,16 +339,16 @@ def _onward(
     later = times.next_after(trigger.schedule, answered)
     if later is None:
         end = _ENDED | {"ended_at": now, "reason": why or None}
-        return _held(trigger, C.FINISH, now=now, **end | changes)
+        return _by_holder(trigger, C.FINISH, now=now, **end | changes)
     look = later  # at once, if more is due
     if later > now:
         look = look_at(trigger.schedule, later, trigger.jitter_seconds, chance)
     move = {"fire_time": later, "trigger_at": look, "reason": None}
-    return _held(trigger, C.MOVE_ON, now=now, **move | changes)
+    return _by_holder(trigger, C.MOVE_ON, now=now, **move | changes)
 
 
-def _held(trigger: Trigger, command: TriggerCommand, *, now: float, **changes: Any) -> Trigger:
-    return _stepped(trigger, command, now=now, request=_request(trigger), **changes)
+def _by_holder(trigger: Trigger, command: TriggerCommand, *, now: float, **changes: Any) -> Trigger:
+    return _next_version(trigger, command, now=now, request=_request(trigger), **changes)
 
 
 def _request(trigger: Trigger) -> str:
@@ -356,7 +356,7 @@ def _request(trigger: Trigger) -> str:
     return f"{trigger.owner}:{trigger.version}"
 
 
-def _asked(
+def _by_person(
     trigger: Trigger,
     command: TriggerCommand,
     ask: OperatorRequest,
@@ -365,12 +365,12 @@ def _asked(
     **changes: Any,
 ) -> TriggerChange:
     changes["asked"] = ask.request
-    after = _stepped(trigger, command, now=ask.now, request=ask.request, **changes)
+    after = _next_version(trigger, command, now=ask.now, request=ask.request, **changes)
     audit = _audit(trigger, after, audited or command, ask)
     return TriggerChange(before=trigger, after=after, audit=audit)
 
 
-def _stepped(
+def _next_version(
     trigger: Trigger, command: TriggerCommand, *, now: float, request: str, **changes: Any
 ) -> Trigger:
     return replace(

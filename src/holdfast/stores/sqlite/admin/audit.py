@@ -32,7 +32,7 @@ def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
     if found and not dry_run:
         n, _, hash = found[-1]
         newest = max(at for _, at, _ in found)
-        if (noted := _noted(txn.row("chain_base_at"), txn.row("chain_base")[0])) is not None:
+        if (noted := _base_time(txn.row("chain_base_at"), txn.row("chain_base")[0])) is not None:
             newest = max(newest, noted)
         txn.run("audits_delete_upto", n)
         txn.run("chain_base_put", n, hash)
@@ -40,7 +40,7 @@ def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
     return len(found)
 
 
-def _noted(row: Any, base: int) -> float | None:
+def _base_time(row: Any, base: int) -> float | None:
     """Return the time that was noted with this base; a base that was moved since has none."""
     seq, _, at = row[0].partition(" ") if row else ("", "", "")
     try:
@@ -69,7 +69,7 @@ def chain(look: ReadView, after: int, limit: int) -> Chain:
             for n, at, body, hash in look.rows("audits_after", after, limit)
             if (entry := codec.or_none(codec.decode_audit, body)) is not None
         ),
-        base_at=_noted(look.row("chain_base_at"), base),
+        base_at=_base_time(look.row("chain_base_at"), base),
         odd=f"{strays} entries are numbered before the base {base}" if strays else "",
     )
 

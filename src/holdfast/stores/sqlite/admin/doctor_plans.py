@@ -96,7 +96,7 @@ def _of_plan(look: Source, row: Any) -> Iterator[PlanComplaint]:
     plan_id, _, created_at, *columns, body = row
     try:
         plan = rows.plan_of(body, NOBODY)
-        there = _counted(look, plan)
+        there = _count_members(look, plan)
         codec.decode_plan_tasks((look.row("plan_tasks_of", plan_id) or ("",))[0].encode())
     except SerialisationError as error:
         yield PlanComplaint(
@@ -109,12 +109,13 @@ def _of_plan(look: Source, row: Any) -> Iterator[PlanComplaint]:
         yield PlanComplaint(
             plan_id, f"plan {plan_id}: columns {columns}, the record says {wanted}", cure
         )
-    if _shown(plan.counts) != _shown(there):
-        says = f"plan {plan_id} counts {_shown(plan.counts)}, its members are {_shown(there)}"
+    counts, members = _format_counts(plan.counts), _format_counts(there)
+    if counts != members:
+        says = f"plan {plan_id} counts {counts}, its members are {members}"
         yield PlanComplaint(plan_id, says, "plan-counts")
 
 
-def _counted(look: Source, plan: Plan) -> tuple[Counts, ...]:
+def _count_members(look: Source, plan: Plan) -> tuple[Counts, ...]:
     """Return the members of a plan by wave and state."""
     waves: list[Counter[MemberState]] = [Counter() for _ in plan.waves]
     for number, state, version in look.rows("plan_members_of", plan.id):
@@ -125,7 +126,7 @@ def _counted(look: Source, plan: Plan) -> tuple[Counts, ...]:
     return tuple(waves)
 
 
-def _shown(counts: tuple[Counts, ...]) -> list[dict[str, int]]:
+def _format_counts(counts: tuple[Counts, ...]) -> list[dict[str, int]]:
     return [{str(s): n for s, n in sorted(wave.items()) if n} for wave in counts]
 
 
@@ -151,7 +152,7 @@ def _recount(txn: Txn, name: str) -> bool:
     if found is None or found[3]:
         return False  # its driver would write over it with what he has read before
     n, plan, *_ = found
-    mended = msgspec.structs.replace(plan, counts=tuple(dict(c) for c in _counted(txn, plan)))
+    mended = msgspec.structs.replace(plan, counts=tuple(dict(c) for c in _count_members(txn, plan)))
     txn.run("plan_put", n, *rows.columns_of(mended), rows.body_of(mended))
     return True
 

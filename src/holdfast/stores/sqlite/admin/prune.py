@@ -81,7 +81,7 @@ def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     tasks: list[Task] = []
     while left := limit - len(tasks):
         found = txn.rows("outdated_tasks", age.kept_until, age.before, left)
-        tasks += _deleted(txn, found)
+        tasks += _delete_each(txn, found)
         if len(found) < left:
             break
     for tenant in {task.tenant for task in tasks if task.tenant is not None}:
@@ -89,7 +89,7 @@ def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     return len(tasks)
 
 
-def _deleted(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
+def _delete_each(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
     for row in map(record_row, rows):
         task = txn.read(row)
         if task is None:

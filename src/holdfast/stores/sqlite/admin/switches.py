@@ -19,8 +19,8 @@ def throw(
     txn: Txn, switch: Switch, name: str, audit: Audit, until: float | None, *, on: bool
 ) -> bool:
     if switch is Switch.HOLD:
-        stored = _stored(txn, name)
-        if on and until is not None and not _ended(stored, until, txn.wall):
+        stored = _stored_hold(txn, name)
+        if on and until is not None and not _has_ended(stored, until, txn.wall):
             return False
         changed = _hold(txn, stored, name, audit, until, on=on)
     else:
@@ -61,11 +61,11 @@ def _hold(
     return was_held is on
 
 
-def _ended(hold: SwitchSetting | None, until: float, now: float) -> bool:
+def _has_ended(hold: SwitchSetting | None, until: float, now: float) -> bool:
     return hold is not None and hold.until == until and not hold.stands(now)
 
 
-def _stored(txn: Txn, tenant: str) -> SwitchSetting | None:
+def _stored_hold(txn: Txn, tenant: str) -> SwitchSetting | None:
     found = txn.row("hold_get", f"{HOLD_PREFIX}{tenant}")
     return codec.or_none(codec.decode_thrown, found[0]) if found else None
 

@@ -67,7 +67,7 @@ class Identity:
         """Raise if one of the files is not there any more: nothing may be written or read then."""
         for name, opened in zip(self._names, self.inodes, strict=True):
             if self._inode_at(name) != opened:
-                raise self._gone(name)
+                raise self._missing_file(name)
 
     def check_committed(self) -> None:
         """Raise if a commit just made went into a file that is not there any more."""
@@ -80,12 +80,12 @@ class Identity:
         try:
             found = os.stat(name)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._gone(name) from error
+            raise self._missing_file(name) from error
         except OSError as error:
             raise faults.away(self._path, error) from error
         return found.st_dev, found.st_ino
 
-    def _gone(self, name: str) -> Exception:
+    def _missing_file(self, name: str) -> Exception:
         if name == self._names[0]:
             return faults.moved(self._path)
         return faults.log_removed(self._path, name)
@@ -201,7 +201,7 @@ class Writer:
         except Exception as error:
             topics = set()
             for operation in group:
-                operation.error = self._translated(error)
+                operation.error = self._translate(error)
         try:  # first: who is answered and then waits, waits for what comes after
             for topic in topics:
                 self._notify(topic)
@@ -220,7 +220,7 @@ class Writer:
             self._identity.check()  # as late as can be: nothing is written yet
             self._db.execute(SQL["commit"])
         except apsw.Error as error:  # before the rollback, which forgets what the system said
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         finally:
             self._roll_back()
         self._identity.check_committed()
@@ -260,7 +260,7 @@ class Writer:
             if txn.shrink:
                 self._db.execute(SQL["give_pages_back"]).fetchall()
         except Exception as error:
-            raise _Spoiled(self._translated(error)) from error
+            raise _Spoiled(self._translate(error)) from error
         return txn
 
     def _shrink_log(self) -> None:
@@ -295,7 +295,7 @@ class Writer:
     def _due_count(self) -> int:
         return int(self._db.execute(SQL["due_count"]).fetchone()[0])  # type: ignore[index]
 
-    def _translated(self, error: Exception) -> Exception:
+    def _translate(self, error: Exception) -> Exception:
         system_errno = 0 if self._broken else self._db.system_errno
         return faults.translated(error, self._path, system_errno)
 

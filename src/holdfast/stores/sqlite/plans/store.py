@@ -129,7 +129,7 @@ def find(look: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mar
     more = len(rows) > limit
     return PlanPage(
         plans=tuple(plan for plan in plans if plan is not None),
-        cursor=_written(rows[limit - 1]) if more else None,
+        cursor=_page_cursor(rows[limit - 1]) if more else None,
     )
 
 
@@ -140,7 +140,7 @@ def _newest(look: ReadView, statuses: set[PlanStatus], before: Mark, limit: int)
     return merge(*parts, key=itemgetter(0, 1), reverse=True)
 
 
-def _written(row: Any) -> str:
+def _page_cursor(row: Any) -> str:
     created_at, plan_id, *_ = row
     return f"{created_at!r} {plan_id}"
 

@@ -125,7 +125,7 @@ def apply(txn: Txn, write: EncodedPlanChange, lease_seconds: float) -> PlanOutco
     if row is None:
         return PlanStale(None)
     if not _may_write(row, change):
-        return _refused(row, change)
+        return _answer_refused(row, change)
     txn.run("plan_put", row.n, *columns_of(change.after), write.body)
     txn.run("plan_events_add", row.n, change.after.version, write.events)
     _move(txn, row.n, change)
@@ -143,7 +143,7 @@ def _may_write(row: PlanRow, change: PlanChange) -> bool:
     return row.version == change.before.version and change.lease in (None, row.lease_id)
 
 
-def _refused(row: PlanRow, change: PlanChange) -> PlanOutcome:
+def _answer_refused(row: PlanRow, change: PlanChange) -> PlanOutcome:
     """Answer a repeated write as the first was answered, and any other as stale."""
     plan, after = readable(change.after.id, row.body, row.held), change.after
     if plan and (plan.version, plan.request) == (after.version, after.request):

@@ -77,18 +77,18 @@ def _apply(
     if row is not None and row.n in txn.written:
         row = txn.positions((row.id,)).get(row.id)
     if row is None or not _may_write(row, transition):
-        return _refused(txn, row, transition)
+        return _answer_refused(txn, row, transition)
     if transition.not_if_moved_on and txn.moved_on(transition.before.tenant, row.fence):
         return MovedOn(_record(txn, row) or transition.before)
     if transition.not_if_busy and txn.must_wait(transition.after.tenant, row.n):
         return Busy(_record(txn, row) or transition.before)
-    after = _written(txn, row, write)
+    after = _write_transition(txn, row, write)
     if there is not None:
         insert_follow_ups(txn, write.follows, there)
     return Applied(after)
 
 
-def _written(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
+def _write_transition(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     _write_bodies(txn, row, write)
     if write.transition.next is STAY:
         return _stay(txn, row, write)
@@ -111,7 +111,7 @@ def _may_write(row: TaskPosition, transition: Transition) -> bool:
     return row.lease_id == transition.lease
 
 
-def _refused(txn: Txn, row: TaskPosition | None, transition: Transition) -> Outcome:
+def _answer_refused(txn: Txn, row: TaskPosition | None, transition: Transition) -> Outcome:
     """Answer a repeated write as the first was answered, and any other as stale."""
     if row is None:
         found, task = txn.row("tombstone_request", transition.task_id), None

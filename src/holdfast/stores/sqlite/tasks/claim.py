@@ -100,7 +100,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
             unreadable.append(n)
             continue
         leases.append((n, version + 1, lease.id, fence))
-        claimed.append(_claimed(txn, task, payload, ran))
+        claimed.append(_claimed_task(txn, task, payload, ran))
         txn.raise_fence(task.tenant, fence)
         waited[task.type, status].append(now - since)
     if txn.some_held:
@@ -124,7 +124,7 @@ def _count(txn: Txn, queue: str, waited: Mapping[tuple[str, str], Sequence[float
         txn.count_shifts((queue, type, Place.READY, before, LEASED, after), count, dwelt)
 
 
-def _claimed(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:
+def _claimed_task(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:
     """``ran``: the fence of its last run; without one, nothing was left behind."""
     if ran > 0:
         return _with_bodies(txn, task, payload, txn.moved_on(task.tenant, ran))

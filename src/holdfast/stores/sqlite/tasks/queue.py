@@ -163,13 +163,13 @@ def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> 
         if task is None:
             set_aside(txn, row.position.n)
         else:
-            noted = None if alone_from is None else _noted(txn, row.position.n)
+            noted = None if alone_from is None else _noted_progress(txn, row.position.n)
             counted = is_counted(task, noted, alone_from=alone_from or 0)
             lose(txn, task, row.position, counted=counted)
     return len(rows)
 
 
-def _noted(txn: Txn, n: int) -> Progress | None:
+def _noted_progress(txn: Txn, n: int) -> Progress | None:
     """Return what the holder of a lease has noted of the stage that it has begun."""
     found = txn.row("progress_get", n)
     return codec.or_none(codec.decode_progress, found[0]) if found and found[0] else None

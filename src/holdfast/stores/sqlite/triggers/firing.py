@@ -74,7 +74,7 @@ class TriggerBatch:
         change, after = write.change, write.change.after
         stored = self._triggers.get(after.id)
         if change.before.version != self._version(after.id):
-            return _refused(stored, after)
+            return _answer_refused(stored, after)
         if change.unless_unfinished in self._unfinished:
             return Overlapping(str(change.unless_unfinished))
         full = self._without_room(write.tasks)
@@ -113,7 +113,7 @@ class TriggerBatch:
         return Changed(after, tuple(tasks))
 
 
-def _refused(stored: Trigger | None, after: Trigger) -> TriggerOutcome:
+def _answer_refused(stored: Trigger | None, after: Trigger) -> TriggerOutcome:
     """Answer a repeated write as the first was answered, and any other as stale."""
     if stored and (stored.version, stored.request) == (after.version, after.request):
         return Changed(stored)

@@ -58,10 +58,10 @@ def newest(look: ReadView, where: Filter, before: str, limit: int) -> Rows:
         parts = [("find_suspended", status, *_span(where)) for status in statuses]
     else:
         parts = _groups(look, where, statuses)
-    return _merged(map(record_row, look.each(*part, before, limit)) for part in parts)
+    return _merge_pages(map(record_row, look.each(*part, before, limit)) for part in parts)
 
 
-def _merged(parts: Iterable[Rows]) -> Rows:
+def _merge_pages(parts: Iterable[Rows]) -> Rows:
     """Merge the pages; a running task is found twice, under the status that it had before, too."""
     rows = merge(*parts, key=attrgetter("position.id"), reverse=True)
     return (next(same) for _, same in groupby(rows, key=attrgetter("position.id")))

@@ -94,16 +94,16 @@ def detail(look: ReadView, task_id: str) -> Detail | None:
 def _events(look: ReadView, row: TaskPosition) -> Iterator[Event]:
     """Yield the events of each write, then the handing out that no write has put down yet."""
     (first,) = look.row("events_first", row.n)
-    yield from _told(row.id, 1, first)
+    yield from _decode_events(row.id, 1, first)
     for version, started, events in look.rows("journal_get", row.n):
         if started is not None:
             yield started_event(row.id, version - 1, *msgspec.json.decode(started))
-        yield from _told(row.id, version, events)
+        yield from _decode_events(row.id, version, events)
     if row.started is not None:
         yield started_event(row.id, row.present, *row.started)
 
 
-def _told(task_id: str, version: int, events: str) -> Iterator[Event]:
+def _decode_events(task_id: str, version: int, events: str) -> Iterator[Event]:
     try:
         yield from unpack_events(task_id, version, events)
     except SerialisationError as error:
