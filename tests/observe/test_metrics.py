@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.observe import requests
+from holdfast.observe import metrics as process_metrics
 from holdfast.observe.families import FAMILIES, STORED
 from holdfast.observe.metrics import Metrics
 from holdfast.observe.snapshot import Alert, Severity, Snapshot
@@ -178,7 +178,7 @@ def test_requests_are_counted_and_timed() -> None:
 
 
 def test_a_caller_cannot_make_metrics_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "LIMIT", 50)
+    monkeypatch.setattr(process_metrics, "LIMIT", 50)
     metrics = Metrics()
     for number in range(200):
         metrics.http(f"M{number}", "/x", 405, 0.1)

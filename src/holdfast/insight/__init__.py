@@ -1,1 +1,1 @@
-"""What people and pages are shown: why, health, timeline, diagrams, JSON views."""
+"""People and pages are shown this: why, health, timeline, diagrams and JSON views."""

@@ -48,7 +48,7 @@ async def live(of: Of, store: Store, *, now: float) -> diagram.LiveCounts[Any]:
 
 
 async def live_plans(store: Store, *, now: float) -> diagram.LiveCounts[PlanStatus]:
-    """Of the newest: plans are few, and nobody keeps counts of them."""
+    """Count the newest plans by status; plans are few, and no store keeps counts of them."""
     since: dict[PlanStatus, list[float]] = defaultdict(list)
     cursor = None
     for _ in range(PLANS_LOOKED_AT // PAGE):

@@ -1,4 +1,4 @@
-"""Does everything agree, and is anything stuck? For the command line and the API."""
+"""A health report says whether the store agrees with itself and whether anything is stuck."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def examine(
     findings = await store.admin.doctor(fix=fix, limit=FINDINGS, seen=seen)
     workers = await store.views.workers(live_within_seconds=LIVE_LEASES * lease_seconds)
     stats = await store.views.stats()
-    lapsed = _lapsed(await _leased(store), stats.now)
+    lapsed = _select_lapsed(await _load_leased(store), stats.now)
     checks = await store.admin.checks()
     workers = _without_the_lost(workers, lapsed)
     return Health(
@@ -72,15 +72,18 @@ async def examine(
         oldest=min(stats.heads.values(), key=lambda task: task.status_since, default=None),
         findings=tuple(findings),
         stuck=(
-            *_unserved(stats, workers),
-            *_late(stats, workers),
-            *(_told(task, stats.now) for task in lapsed),
+            *_describe_unserved(stats, workers),
+            *_describe_late(stats, workers),
+            *(_describe_lapse(task, stats.now) for task in lapsed),
         ),
-        waiting=(*await _paused(store, stats.now, hide), *await _waiting(store, hide)),
+        waiting=(
+            *await _describe_pauses(store, stats.now, hide),
+            *await _describe_waiting(store, hide),
+        ),
     )
 
 
-async def _paused(store: Store, now: float, hide: Redactor) -> list[str]:
+async def _describe_pauses(store: Store, now: float, hide: Redactor) -> list[str]:
     """Queues that a person has paused, and that only a person sets going."""
     return [
         switches.format_switch(one, now, hide.text(one.by.reason))
@@ -89,7 +92,7 @@ async def _paused(store: Store, now: float, hide: Redactor) -> list[str]:
     ]
 
 
-async def _waiting(store: Store, hide: Redactor) -> list[str]:
+async def _describe_waiting(store: Store, hide: Redactor) -> list[str]:
     """Plans and triggers that wait for a person; of tasks `holdfast suspended` tells."""
     plans = await store.plans.find(statuses=tuple(SUSPENDED), limit=WAITING_SHOWN)
     suspended = (TriggerStatus.SUSPENDED,)
@@ -103,7 +106,7 @@ async def _waiting(store: Store, hide: Redactor) -> list[str]:
     ]
 
 
-async def _leased(store: Store) -> list[Task]:
+async def _load_leased(store: Store) -> list[Task]:
     found: list[Task] = []
     cursor = None
     for _ in range(LEASES_LOOKED_AT // PAGE):
@@ -116,7 +119,7 @@ async def _leased(store: Store) -> list[Task]:
     return found
 
 
-def _unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
+def _describe_unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
     """Queues whose next task nobody alive can take."""
     served = {(q, t) for w in workers if w.live for q in w.beat.queues for t in w.beat.types}
     return [
@@ -127,8 +130,8 @@ def _unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
     ]
 
 
-def _late(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
-    """What any live worker would have moved by now; of leases `_told` tells, task by task."""
+def _describe_late(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
+    """Describe what any live worker would have moved by now, apart from leases."""
     if any(worker.live for worker in workers):
         return []
     return [
@@ -138,7 +141,7 @@ def _late(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
     ]
 
 
-def _lapsed(leased: Sequence[Task], now: float) -> list[Task]:
+def _select_lapsed(leased: Sequence[Task], now: float) -> list[Task]:
     """Leases, and with them tenants' locks, that nobody takes back: also their owner does not."""
     return [
         task for task in leased if task.lease is not None and task.lease.until < now - GRACE_SECONDS
@@ -148,7 +151,7 @@ def _lapsed(leased: Sequence[Task], now: float) -> list[Task]:
 def _without_the_lost(
     workers: Sequence[WorkerInfo], lapsed: Sequence[Task]
 ) -> Sequence[WorkerInfo]:
-    """Who lets a lease lapse does not act, however lately it was seen."""
+    """Return the workers, with those that let a lease lapse as not live."""
     lost = {task.lease.owner for task in lapsed if task.lease is not None}
     return [
         msgspec.structs.replace(worker, live=worker.live and worker.beat.worker not in lost)
@@ -156,7 +159,7 @@ def _without_the_lost(
     ]
 
 
-def _told(task: Task, now: float) -> str:
+def _describe_lapse(task: Task, now: float) -> str:
     assert task.lease is not None
     locked = f" and tenant {task.tenant} is locked" if task.tenant else ""
     until = task.lease.until

@@ -39,7 +39,7 @@ Subscriber: TypeAlias = Callable[[Change], None]
 
 
 class Monitor:
-    """Of one process: each service judges by itself, and all of them judge alike."""
+    """The monitor of one process; every service judges by itself, and all of them judge alike."""
 
     def __init__(
         self, app: Holdfast, clock: Clock | None = None, *, lag: Callable[[], float] = lambda: 0.0
@@ -87,15 +87,15 @@ class Monitor:
     # -- looking
 
     async def snapshot(self) -> Snapshot:
-        """At most two seconds old; those who ask meanwhile wait for one look together."""
+        """Return a snapshot that is at most two seconds old; concurrent callers share one read."""
         if self._seen is not None and self._clock.steady() - self._seen_at < FRESH_SECONDS:
             return self._seen
         if self._look is None or self._look.done():
             self._look = asyncio.create_task(self._take())
-            self._look.add_done_callback(self._looked)
+            self._look.add_done_callback(self._finish_snapshot)
         return await asyncio.shield(self._look)  # one who gives up takes it from no other
 
-    def _looked(self, look: asyncio.Task[Snapshot]) -> None:
+    def _finish_snapshot(self, look: asyncio.Task[Snapshot]) -> None:
         if self._look is look:
             self._look = None
         if look.cancelled() or look.exception() is not None:
@@ -106,7 +106,7 @@ class Monitor:
         now = self._clock.now()
         try:
             facts = await self._facts()
-            told = await self._recalled(facts)
+            told = await self._recall_notified(facts)
             if told.raised or told.cleared:
                 facts = await self._facts()  # no older than what was told
         except (StoreError, TimeoutError) as error:
@@ -115,18 +115,18 @@ class Monitor:
         self._judge(facts, told, now)
         return replace(facts, alerts=self.alerts)
 
-    async def _recalled(self, facts: Snapshot) -> LastNotified:
-        """Now and then: what hooks were last told, maybe by services that are gone."""
+    async def _recall_notified(self, facts: Snapshot) -> LastNotified:
+        """Return the alerts that hooks were last told, maybe by services that are gone."""
         if self._asked_at and self._clock.steady() - self._asked_at < RECALL_SECONDS:
             return LastNotified({}, set())
-        told = await self._telling.told([*self._shared(facts), *alerts.OF_ONE_PROCESS])
+        told = await self._telling.told([*self._shared_alerts(facts), *alerts.OF_ONE_PROCESS])
         self._asked_at = self._clock.steady()
         return told
 
     def _judge(self, facts: Snapshot, told: LastNotified, now: float) -> None:
-        """On from what was told last, so that all services clear at the same value. What was told
-        and is not so is told again, as it is."""
-        shared = set(self._shared(facts))
+        """Judge on from what was told last, so that all services clear at the same value. An alert
+        that was told and is no longer so is told again, as it is."""
+        shared = set(self._shared_alerts(facts))
         raised = {name: one for name, one in told.raised.items() if name in shared}
         ended = (told.cleared & shared) - raised.keys()
         own = {name: one for name, one in self._standing.items() if name not in ended}
@@ -137,8 +137,8 @@ class Monitor:
             **{name: one for name, one in self._told.items() if name not in wrong},
         }
 
-    def _shared(self, facts: Snapshot) -> list[Name]:
-        """Also of queues that have no task any more."""
+    def _shared_alerts(self, facts: Snapshot) -> list[Name]:
+        """Return the alerts that all services share, also those of queues without tasks."""
         app = self._app
         types = map(app.registry.find, app.registry.names())
         declared = (one.queue for one in types if one is not None)
@@ -150,7 +150,7 @@ class Monitor:
         """The error groups of which an outage stands or was told."""
         return [name for code, name in (*self._standing, *self._told) if code in alerts.OF_GROUPS]
 
-    def _declared(self) -> tuple[tuple[str, str], ...]:
+    def _declared_stages(self) -> tuple[tuple[str, str], ...]:
         registry = self._app.registry
         types = map(registry.find, registry.names())
         return tuple((one.name, stage) for one in types if one for stage in one.stage_names)
@@ -167,7 +167,7 @@ class Monitor:
             degraded=app.degraded,
             findings=self._findings,
             event_lag_seconds=self._lag(),
-            stages=self._declared(),
+            stages=self._declared_stages(),
             outages=await self._outages.look(store, stats, workers),
         )
 
@@ -222,7 +222,7 @@ class Monitor:
             rest = max(EXAMINE_SECONDS, (self._clock.steady() - began) / EXAMINE_SHARE)
 
     async def _check_now_and_then(self) -> None:
-        """Whether it is durable: its settings may be changed while it runs."""
+        """Check whether the store is durable: its settings may be changed while it runs."""
         while True:
             await sleep(self._clock, CHECK_SECONDS)
             try:

@@ -33,7 +33,7 @@ class OutageWatch:
         named = [group for worker in workers if worker.live for group in worker.beat.outages]
         if self._known is None:
             named += await _sample(store, stats)
-        found = _merged([*(self._known or {}).values(), *named])
+        found = _merge_groups([*(self._known or {}).values(), *named])
         waiting = [one for one in found[:LIMIT] if await _waits(store, one.fingerprint)]
         self._known = {group.fingerprint: group for group in waiting}
         return tuple(waiting)
@@ -65,7 +65,7 @@ def _group_of(task: Task) -> OutageGroup | None:
     )
 
 
-def _merged(groups: Sequence[OutageGroup]) -> list[OutageGroup]:
+def _merge_groups(groups: Sequence[OutageGroup]) -> list[OutageGroup]:
     """One of each, since its earliest; those that last longest first."""
     found: dict[str, OutageGroup] = {}
     for group in groups:

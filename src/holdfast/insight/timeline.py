@@ -27,7 +27,7 @@ class StageCall(msgspec.Struct, kw_only=True):
 
 
 class TimelineMark(msgspec.Struct, kw_only=True):
-    """What else happened: who asked for what, what it waited for."""
+    """Another event in the life of a task: a request by a person, or a wait."""
 
     at: float
     version: int
@@ -97,32 +97,32 @@ class _Teller:
             case ev.StageStarted():
                 self._begun = event
             case ev.StageCompleted():
-                self._ended(event, event.stage, "done", event.duration_seconds, run=event.run)
+                self._close_call(event, event.stage, "done", event.duration_seconds, run=event.run)
             case ev.StageFailed():
-                self._ended(event, event.failure.stage, "failed", failure=event.failure)
+                self._close_call(event, event.failure.stage, "failed", failure=event.failure)
             case ev.StageUndone():
-                self._ended(event, event.stage, "undone", event.duration_seconds)
+                self._close_call(event, event.stage, "undone", event.duration_seconds)
             case ev.StageUndoFailed():
-                self._ended(event, event.failure.stage, "undo-failed", failure=event.failure)
+                self._close_call(event, event.failure.stage, "undo-failed", failure=event.failure)
             case ev.TaskSnoozed():
-                self._ended(event, event.stage, "snoozed")
+                self._close_call(event, event.stage, "snoozed")
             case ev.TaskRetryScheduled() if event.outages:
                 self._was_outage(event)
             case ev.LeaseLost():
-                self._lost(event)
+                self._close_lost_call(event)
             case _:
                 self._mark(event)
         self._follow(event)
 
     def _was_outage(self, event: ev.TaskRetryScheduled) -> None:
-        """What the stage met just before was no failure."""
+        """Tell whether the stage has just met an outage, which is no failure."""
         calls = self._turns[-1].calls
         if calls:
             calls[-1].outcome = "undo-outage" if self._goes_back else "outage"
         self._mark(event)
 
     def _follow(self, event: ev.Event) -> None:
-        """Which stage is next, and how often it has failed."""
+        """Follow which stage is next, and how often it has failed."""
         match event:
             case ev.StageCompleted() | ev.StageUndone():
                 self._completed += -1 if self._goes_back else 1
@@ -148,7 +148,7 @@ class _Teller:
         names, at = self._detail.task.stages, self._completed - self._goes_back
         return names[at] if 0 <= at < len(names) else ""
 
-    def _lost(self, event: ev.LeaseLost) -> None:
+    def _close_lost_call(self, event: ev.LeaseLost) -> None:
         """Nobody wrote down what its holder did; it was at this stage."""
         self._call(
             stage=self._stage(),
@@ -166,7 +166,7 @@ class _Teller:
         else:
             turn.ended_at = turn.ended_as = None  # a pause that was lifted
 
-    def _ended(
+    def _close_call(
         self,
         event: ev.Event,
         stage: str,

@@ -163,17 +163,17 @@ def _measures(facts: Snapshot, limits: Thresholds, now: float) -> Iterator[Measu
 def _of_the_store(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
     stats, lone = facts.stats, (facts.findings or {}).get("I2", 0)
     lag, most = facts.event_lag_seconds, limits.event_lag_seconds
-    held = _some(stats.checkpoints, "checkpoint", "checkpoints")
+    held = _count_of(stats.checkpoints, "checkpoint", "checkpoints")
     held += f" of unsettled tasks, threshold {limits.checkpoints}"
-    locked = _some(stats.locks, "tenant is locked", "tenants are locked")
+    locked = _count_of(stats.locks, "tenant is locked", "tenants are locked")
     locked += f", threshold {limits.tenant_locks}"
     yield Measure("checkpoints", stats.checkpoints, limits.checkpoints, held)
     yield Measure("tenant-locks", stats.locks, limits.tenant_locks, locked)
-    differ = _some(lone, "lock and its task do", "locks and their tasks do")
+    differ = _count_of(lone, "lock and its task do", "locks and their tasks do")
     yield Measure("lone-lock", lone, 0, f"{differ} not agree: see `holdfast doctor`")
     yield Measure("event-lag", lag, most, f"events reach their readers {lag:.1f} s late")
     yield Measure("not-durable", int(not facts.durable), 0, _not_durable(facts))
-    waits = _some(facts.suspended, "suspended task waits", "suspended tasks wait")
+    waits = _count_of(facts.suspended, "suspended task waits", "suspended tasks wait")
     yield Measure("suspended", facts.suspended, 0, f"{waits} for a person")
     yield _nobody(facts, limits)
 
@@ -193,7 +193,7 @@ def _outage(group: OutageGroup, limits: Thresholds, now: float) -> Measure:
     return Measure("outage", lasted, limits.outage_seconds, says, group=name)
 
 
-def _some(number: int, one: str, many: str) -> str:
+def _count_of(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
@@ -205,7 +205,7 @@ def _not_durable(facts: Snapshot) -> str:
 def _backlog(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
     limit = limits.backlog.get(queue, limits.backlog.get(EVERY_OTHER))
     waiting = facts.depth(queue)
-    waits = _some(waiting, "task waits", "tasks wait")
+    waits = _count_of(waiting, "task waits", "tasks wait")
     says = f"{waits} in queue {queue}, threshold {limit}"
     return Measure("backlog", waiting, float("inf") if limit is None else limit, says, queue)
 

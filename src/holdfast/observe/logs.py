@@ -63,7 +63,7 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         first, _, rest = super().format(record).partition("\n")
-        return f"{first}\n{_indented(self._redactor.text(rest))}" if rest else first
+        return f"{first}\n{_indent(self._redactor.text(rest))}" if rest else first
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         said = super().formatMessage(record)
@@ -72,5 +72,5 @@ class PlainFormatter(logging.Formatter):
         return plain_line(self._redactor.text(said))
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return textwrap.indent(plain(text), "    ", lambda _: True)

@@ -49,7 +49,7 @@ class RequestCounts:
 
     def add(self, method: str, route: str, status: int, seconds: float) -> None:
         if (method, route, status) not in self._answered:
-            method, route = self._bounded(method, route)
+            method, route = self._bound_labels(method, route)
         self._answered[method, route, status] += 1
         spread = self._spreads.get((method, route))
         if spread is None:
@@ -57,7 +57,7 @@ class RequestCounts:
         spread.counts[bisect_left(SPANS, seconds)] += 1
         spread.total_seconds += seconds
 
-    def _bounded(self, method: str, route: str) -> tuple[str, str]:
+    def _bound_labels(self, method: str, route: str) -> tuple[str, str]:
         if len(self._answered) >= LIMIT:
             return OTHER, OTHER
         return (method if method in METHODS else OTHER), route
@@ -90,7 +90,8 @@ class Metrics:
         self._requests = RequestCounts()
 
     def exposition(self, snapshot: Snapshot | None) -> bytes:
-        """None: the store is away; what this process knows by itself is told all the same."""
+        """Return the text for Prometheus; ``snapshot`` None: the store is away, and the rest is
+        shown."""
         told = [*text.one("holdfast_up", snapshot is not None), *self._requests.lines()]
         if snapshot is not None:
             told += text.lines(snapshot)

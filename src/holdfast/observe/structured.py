@@ -56,7 +56,7 @@ class JsonLine:
             **scope.fields(),
         }
         theirs = {f"{name}_" if name in ours else name: value for name, value in told.items()}
-        return _written(self._redactor.strings(ours) | self._redactor.value(theirs))
+        return _encode(self._redactor.strings(ours) | self._redactor.value(theirs))
 
 
 def _extras(logger: Any, method: str, told: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -69,7 +69,7 @@ def _extras(logger: Any, method: str, told: MutableMapping[str, Any]) -> Mutable
     return told
 
 
-def _written(shown: Mapping[str, Any]) -> str:
+def _encode(shown: Mapping[str, Any]) -> str:
     try:
         body = msgspec.json.encode(shown, enc_hook=str)
     except UnicodeEncodeError:

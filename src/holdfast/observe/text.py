@@ -30,7 +30,7 @@ REFUSABLE = tuple(f"{status} {command}" for status in Status for command in sort
 
 def lines(snapshot: Snapshot) -> Iterator[str]:
     stats, live = snapshot.stats, snapshot.live
-    yield from _counted(stats)
+    yield from _count_lines(stats)
     yield from histogram("holdfast_stage_duration_seconds", BUCKETS, _spreads(stats.timings))
     yield from _not_called_yet(snapshot)
     yield from _statuses(stats)
@@ -122,7 +122,7 @@ def _not_called_yet(snapshot: Snapshot) -> Iterator[str]:
                 yield f"{name}_count{{{about}}} 0"
 
 
-def _counted(stats: Stats) -> Iterator[str]:
+def _count_lines(stats: Stats) -> Iterator[str]:
     entered: defaultdict[Labels, float] = defaultdict(float)
     moved: defaultdict[Labels, float] = defaultdict(float)
     dwelt: defaultdict[Labels, float] = defaultdict(float)

@@ -69,13 +69,13 @@ def bare_api(
 async def _no_such_route(request: Request, error: Exception) -> Response:
     response = problems.problem(error, request)
     if response.status_code == 405:
-        response.headers["allow"] = ", ".join(_allowed(request))
+        response.headers["allow"] = ", ".join(_allowed_methods(request))
     response.raw_headers.extend(HEADERS)
     return response
 
 
-def _allowed(request: Request) -> list[str]:
-    """Of all routes that have this path; the framework tells those of the first."""
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods of all routes of this path; the framework knows those of the first."""
     found = (route for route in request.app.routes if isinstance(route, StrictRoute))
     fitting = (route for route in found if route.matches(request.scope)[0] is not Match.NONE)
     return sorted({method for route in fitting for method in route.methods or ()})
@@ -97,7 +97,7 @@ def _document(api: FastAPI) -> dict[str, Any]:
 
 
 def add_parts(document: dict[str, Any]) -> None:
-    """To which our routes refer."""
+    """Add the schemas that our routes refer to."""
     parts = document.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     schemas["Problem"] = _problem_schema(schemas)

@@ -69,8 +69,8 @@ class CallerEngine:
         before: str = "",
         after: str = "",
     ) -> AsyncIterator[None]:
-        """For what does not write itself down: written before it is done, so that nothing is done
-        that is not written; and once more when it was refused, for whatever reason."""
+        """Record an action that the engine does not record itself: before it is done, so that
+        nothing is done without a record, and once more when it was refused."""
         entry = Audit(
             task_id=about,
             command=command,

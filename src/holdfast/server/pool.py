@@ -85,7 +85,7 @@ class Pool:
 
     def state(self) -> PoolState:
         return PoolState(
-            wanted=len(self._wanted()),
+            wanted=len(self._wanted_members()),
             limit=self._limit if self.can_scale else 0,
             processes=tuple(member.told() for member in self._members),
         )
@@ -99,14 +99,14 @@ class Pool:
         async with self._scaling:
             if self._is_closed:
                 raise Refused("the service stops")
-            for member in self._wanted()[wanted:]:
+            for member in self._wanted_members()[wanted:]:
                 member.stop()
-            while len(self._wanted()) < wanted:
+            while len(self._wanted_members()) < wanted:
                 await self._start(self._command)
         return self.state()
 
     def hurry(self) -> None:
-        """Those that drain give back at once."""
+        """Let the draining processes give their tasks back at once."""
         for member in self._members:
             member.hurry()
 
@@ -117,7 +117,7 @@ class Pool:
                 member.stop()
         await asyncio.gather(*(member.life for member in self._members), return_exceptions=True)
 
-    def _wanted(self) -> list[_Member]:
+    def _wanted_members(self) -> list[_Member]:
         return [member for member in self._members if not member.is_told_to_stop]
 
     async def _start(self, command: Sequence[str]) -> None:

@@ -58,7 +58,7 @@ class CannotBind(InvalidInput, stored_name="CannotBind"):
 
 
 def one_time_token(settings: Settings, host: str, *, now: float) -> tuple[tk.Token, str] | None:
-    """None: tokens are configured. Else one for as long as this process runs, on loopback only."""
+    """Return a token for this process, on loopback only; None: tokens are configured."""
     if settings.tokens is not None and tk.read(settings.tokens):
         return None
     if not is_loopback(host):
@@ -224,7 +224,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """They are caught by who runs the service: there is more to end than this."""
+        """Leave the signals to whoever runs the service: there is more to end than this."""
         yield
 
     def hang_up(self) -> None:

@@ -1,4 +1,4 @@
-"""What the routes share: the engine, admission, live feeds, limits, counters, and the shutdown."""
+"""The service that all routes share: engine, admission, live feeds, limits, counters, shutdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.engine import Holdfast
 from holdfast.insight.monitor import Monitor
 from holdfast.observe.metrics import Metrics
-from holdfast.server.auth.access import Admission, Caller
+from holdfast.server.auth.access import Caller, RequestAdmission
 from holdfast.server.auth.tokens import Token
 from holdfast.server.caller_engine import CallerEngine
 from holdfast.server.http.bodies import Arrivals
@@ -51,7 +51,7 @@ class Service:
         self.leaving = asyncio.Event()  # readiness says so, and connections are told to close
         self.stopping = asyncio.Event()  # those who wait for something long are answered now
         self.lines = LogLines(app.clock.steady)
-        self.admission = Admission(app, self.metrics, self.lines, tokens)
+        self.admission = RequestAdmission(app, self.metrics, self.lines, tokens)
         self.connections = bounded_connections(self.settings, self.metrics, self.lines)
         self.connection_limit = self.connections.limit
         self.feeds = LiveFeeds(app, lag=self.metrics.event_lag)
@@ -76,7 +76,7 @@ class Service:
 
     @asynccontextmanager
     async def beside(self) -> AsyncIterator[None]:
-        """What runs beside the requests, over an engine that somebody else has opened."""
+        """Run what runs beside the requests, over an engine that somebody else has opened."""
         self._check_bot()
         monitoring = asyncio.create_task(self.monitor.run())
         try:
@@ -91,7 +91,7 @@ class Service:
             await self.pool.close()
 
     def _check_bot(self) -> None:
-        """Now that all types are declared: each message would be refused."""
+        """Check that the bot's task type is declared and takes its messages."""
         bot, registry = self.app.bot, self.app.registry
         if bot is None:
             return

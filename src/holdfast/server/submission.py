@@ -1,4 +1,4 @@
-"""From what was sent to a task."""
+"""Submission of tasks: from the body of a request to a stored task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.server.openapi.schemas import Absent, Key, QueueName, Sent, Tenant
 from holdfast.server.service import Service
 
 
-def _decoded(text: Any) -> Any:
+def _decode_header(text: Any) -> Any:
     """A header's text comes as Latin-1: a key of other characters is percent-encoded, or its bytes
     are UTF-8. No key has a percent sign."""
     if not isinstance(text, str):
@@ -32,7 +32,7 @@ def _decoded(text: Any) -> Any:
 
 IdempotencyKey = Annotated[
     str | Absent,
-    BeforeValidator(_decoded),
+    BeforeValidator(_decode_header),
     AfterValidator(partial(names.check_any, "key")),
     Header(
         description="As `key` in the body; what is not ASCII as percent-encoded UTF-8",
@@ -83,7 +83,7 @@ def known_queue(service: Service, queue: str | None) -> str | None:
 
 
 def is_known_queue(service: Service, queue: str) -> bool:
-    """That some code or worker names."""
+    """Tell whether some code or worker names this queue."""
     if queue in service.settings.queue_names or queue in service.monitor.served:
         return True
     registry = service.app.registry

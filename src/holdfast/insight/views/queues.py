@@ -17,7 +17,7 @@ from holdfast.ports import OF_QUEUES, Switch, SwitchSetting
 
 
 class Off(View):
-    """Who has paused it."""
+    """The person who has paused a queue, and the reason."""
 
     actor: str
     origin: str

@@ -25,7 +25,7 @@ EXAMPLE_AT = 1_769_860_800.0
 
 
 class Error(View):
-    """Why a stage failed. Secrets are hidden."""
+    """The failure of a stage. Secrets are hidden."""
 
     fingerprint: Annotated[
         str, Field(examples=["4f0c9a7d12ab"], description="The same for one cause")

@@ -18,7 +18,7 @@ _LATER_ID = "019c1a50-2f10-7d02-9b63-0a1c2d3e4f50"
 
 
 class HoldView(View):
-    """Who holds a tenant. A token of some tenants is not told who and why."""
+    """A hold on a tenant. A token that is limited to tenants does not see who holds it, and why."""
 
     tenantId: str
     actor: str
@@ -33,7 +33,7 @@ class HoldList(View):
 
 
 class HoldCount(View):
-    """How many tenants are held, and the first of the holds."""
+    """The number of held tenants, and the first of the holds."""
 
     tenantsHeld: int
     holds: list[HoldView]

@@ -1,4 +1,4 @@
-"""What `why` says of a task that was in crashes: how many, and what the next one leads to."""
+"""Crashes, as `why` words them: how many there were, and what the next one leads to."""
 
 from __future__ import annotations
 

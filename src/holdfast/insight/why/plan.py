@@ -1,4 +1,4 @@
-"""Why does a plan not let this task go? One plain answer."""
+"""The reason why a plan does not let a task go, in one plain sentence."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.ports import Store
 
 
 def is_driven(plan: Plan) -> bool:
-    """It goes on by itself, if there is a worker to drive it."""
+    """Tell whether a plan goes on by itself, if there is a worker to drive it."""
     return plan.cancel_requested or plan.status in DRIVEN
 
 
 async def awaited(store: Store, task: Task, plan: Plan, now: float) -> str:
-    """What the plan waits for before it lets the task go; it follows its name."""
+    """Return what a plan waits for before it lets the task go, worded to follow the plan's name."""
     if plan.cancel_requested:
         return "which is being cancelled, and this task with it."
     match plan.status:

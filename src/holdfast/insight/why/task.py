@@ -1,4 +1,4 @@
-"""Why does this task not move? One plain answer, and what to do about it."""
+"""The reason why a task does not move, in one plain sentence, and what to do about it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def explain(
     """Say why a task does not move; ``find`` knows the code that judges its checkpoint."""
     detail = await store.views.detail(task_id)
     if detail is None:
-        return await _buried(store, task_id)
+        return await _explain_deleted(store, task_id)
     return await Explanation(
         store,
         detail,
@@ -50,7 +50,7 @@ async def explain(
     ).tell()
 
 
-async def _buried(store: Store, task_id: str) -> str:
+async def _explain_deleted(store: Store, task_id: str) -> str:
     [peek] = await store.views.peek([task_id])
     if peek is None:
         raise TaskNotFound(task_id)
@@ -81,13 +81,13 @@ class Explanation:
 
     async def tell(self) -> str:
         telling: dict[Place, Callable[[], Awaitable[str]]] = {
-            Place.HELD: self._held,
+            Place.HELD: self._explain_unreleased,
             Place.READY: self._ready,
             Place.LINE: self._in_line,
             Place.LATER: self._later,
-            Place.LEASED: self._leased,
-            Place.PARKED: self._parked,
-            Place.SETTLED: self._settled,
+            Place.LEASED: self._explain_leased,
+            Place.PARKED: self._explain_parked,
+            Place.SETTLED: self._explain_settled,
         }
         self._switches = await switches.active_switches(self._store, self._now)
         return await telling[self._task.place]()
@@ -115,7 +115,7 @@ class Explanation:
 
     # -- it could run
 
-    async def _held(self) -> str:
+    async def _explain_unreleased(self) -> str:
         task, accepted = self._task, f"It was accepted {self._since()}"
         if task.plan is None:
             return f"{accepted} and is held back: it waits to be released.{self._after_release()}"
@@ -150,7 +150,7 @@ class Explanation:
         return f"{here}; {self._takers(workers)}{crashes}"
 
     def _obstacle(self, workers: Sequence[WorkerInfo]) -> str:
-        """Why no worker can take it, and what to do; empty: some can."""
+        """Return why no worker can take the task, and what to do; empty: some worker can."""
         task = self._task
         for off in self._switches:
             if (off.switch, off.name) == (Switch.CLAIMING, task.queue):
@@ -245,7 +245,7 @@ class Explanation:
                 f"it was handed back {self._since()} by a worker that does not know its type "
                 f"{task.type!r}. Start a worker whose app declares it."
             )
-        if (snoozed := self._snoozed()) is not None:
+        if (snoozed := self._explain_snooze()) is not None:
             return (
                 f"stage {snoozed.stage!r} has snoozed for {span(snoozed.delay_seconds)} and is "
                 f"then called again; nothing went wrong. `holdfast tasks cancel {task.id}` ends it."
@@ -270,23 +270,23 @@ class Explanation:
         return told if back else f"{told}{self._at_once()}"
 
     def _at_once(self) -> str:
-        """How not to wait for the time; a tenant that is held waits all the same."""
+        """Return how not to wait for the time; a tenant that is held waits all the same."""
         return "" if self._hold else f" `holdfast tasks retry {self._task.id}` does not wait."
 
-    def _snoozed(self) -> ev.TaskSnoozed | None:
+    def _explain_snooze(self) -> ev.TaskSnoozed | None:
         last = self._detail.events[-1] if self._detail.events else None
         return last if isinstance(last, ev.TaskSnoozed) else None
 
     # -- it runs
 
-    async def _leased(self) -> str:
+    async def _explain_leased(self) -> str:
         lease = self._task.lease
         if lease is None:
             return "It is leased by nobody: `holdfast doctor --fix` mends that."
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
         if not lease.until:
             return (
-                f"Worker {lease.owner} {doing}, since {self._started()}, but the store does not "
+                f"Worker {lease.owner} {doing}, since {self._run_time()}, but the store does not "
                 "know until when its lease holds: `holdfast doctor --fix` mends that."
             )
         left = lease.until - (await self._store.views.stats()).now
@@ -299,7 +299,7 @@ class Explanation:
                 f"{ago(-left)}{late}.{self._after_release()}"
             )
         return (
-            f"Worker {lease.owner} {doing}, since {self._started()}; its lease holds for "
+            f"Worker {lease.owner} {doing}, since {self._run_time()}; its lease holds for "
             f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
             f"{told_of_crashes(self._task, self._crash_limit)}{self._given_back()}"
         )
@@ -334,18 +334,18 @@ class Explanation:
     def _requests(self) -> str:
         task = self._task
         if task.cancel_requested:
-            return f" A cancel was asked for{self._asked(ev.CancelRequested)}; {acts(task)}."
+            return f" A cancel was asked for{self._asked_by(ev.CancelRequested)}; {acts(task)}."
         if task.pause_requested:
-            return f" A pause was asked for{self._asked(ev.PauseRequested)}; {acts(task)}."
+            return f" A pause was asked for{self._asked_by(ev.PauseRequested)}; {acts(task)}."
         return ""
 
     # -- it rests
 
-    async def _parked(self) -> str:
+    async def _explain_parked(self) -> str:
         task = self._task
         line, over = await self._who_waits(), await self._starts_over()
         if not task.suspended:
-            by = self._asked(ev.PauseRequested, ev.TaskPaused)
+            by = self._asked_by(ev.PauseRequested, ev.TaskPaused)
             planned = task.plan is not None and f" by plan:{task.plan}" in by
             whole = f"plans resume {task.plan}` sets all of the plan" if planned else ""
             return (
@@ -387,9 +387,9 @@ class Explanation:
             return ""
         return f" Behind it in the line of tenant {task.tenant}: {count(view.waiting, 'task')}."
 
-    async def _settled(self) -> str:
+    async def _explain_settled(self) -> str:
         task = self._task
-        by = self._asked(
+        by = self._asked_by(
             ev.CancelRequested, ev.TaskCancelledEvent, ev.TaskDiscarded, ev.TaskRollingBack
         )
         told = by
@@ -411,12 +411,12 @@ class Explanation:
     def _back(self, at: float | None) -> str:
         return ago(self._now - at) if at is not None else ""
 
-    def _started(self) -> str:
+    def _run_time(self) -> str:
         started = next(self._last(ev.TaskStarted), None)
         return span(self._now - started.at) if started else span(self._dwelt)
 
-    def _asked(self, *kinds: type[ev.Event]) -> str:
-        """By whom, from where and why, as the latest such event says."""
+    def _asked_by(self, *kinds: type[ev.Event]) -> str:
+        """Return who asked for it, from where and why, as the latest such event says."""
         found = (getattr(event, "by", None) for event in self._last(*kinds))
         by = next((by for by in found if isinstance(by, By)), None)
         if by is None:

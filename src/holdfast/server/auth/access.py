@@ -1,8 +1,8 @@
-"""Who asks, and what they may do. Every request comes through `admit`: this is the one place.
+"""Admission decides who asks and what they may do, for every request: this is the one place.
 
 Each route says which role it needs (`needs`); a route that says nothing is not served. A token may
-be limited to tenants. Then what belongs to others does not exist for it, and what concerns all of
-them is refused.
+be limited to tenants. What belongs to other tenants does not exist for such a token, and what
+concerns all tenants is refused.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a route needs of its caller; ``role`` None: nothing."""
+    """The rights that a route needs of its caller; ``role`` None: no rights."""
 
     role: Role | None
     everywhere: bool = False  # concerns all tenants: not for a token that is limited to some
@@ -177,7 +177,7 @@ def secret_of_telegram(request: Request) -> str:
 ANONYMOUS = Caller(actor="anonymous", origin="", role=Role.VIEWER, tenants=frozenset())
 
 
-class Admission:
+class RequestAdmission:
     """Decides for every request who asks and whether they may; refusals are counted and audited."""
 
     def __init__(
@@ -202,16 +202,16 @@ class Admission:
             return await self._admit_telegram(request)
         origin = _origin(request)
         try:
-            token = self._known(request, origin)
+            token = self._check_token(request, origin)
         except HoldfastError as error:
-            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), error)
+            await self._note_refused(request, replace(ANONYMOUS.by(), origin=origin), error)
             raise
         wait = self._wait(f"token {token.id}", token.rate or self._app.settings.rate_limit)
         if wait:
             raise TooManyRequests(wait)
         caller = caller_of_token(token, origin)
         if (refusal := need.refusal(caller)) is not None:
-            await self._refused(request, caller.by(), refusal, written=self._some(caller))
+            await self._note_refused(request, caller.by(), refusal, written=self._is_noted(caller))
             raise refusal
         return caller
 
@@ -224,13 +224,13 @@ class Admission:
                 self._slow_down(origin)
                 raise Unauthenticated("this is not the secret that Telegram was given")
         except HoldfastError as error:
-            await self._refused(request, replace(ANONYMOUS.by(), origin=origin), error)
+            await self._note_refused(request, replace(ANONYMOUS.by(), origin=origin), error)
             raise
         if wait := self._wait("telegram", self._app.settings.rate_limit):
             raise TooManyRequests(wait, "too many updates have come from Telegram")
         return dataclasses.replace(ANONYMOUS, actor="telegram", origin=origin)
 
-    def _known(self, request: Request, origin: str) -> Token:
+    def _check_token(self, request: Request, origin: str) -> Token:
         text = bearer(request)
         now = self._app.clock.now()
         token = self.given.check(text, now=now)
@@ -242,7 +242,7 @@ class Admission:
         raise Unauthenticated("this token is not known, or has expired")
 
     def _slow_down(self, origin: str) -> None:
-        """Whoever guesses."""
+        """Refuse an address that has sent too many wrong tokens."""
         if wait := self._wait(f"wrong {origin}", WRONG_TOKENS_RATE):
             says = "too many wrong tokens or secrets have come from this address"
             raise TooManyRequests(wait, says)
@@ -254,11 +254,11 @@ class Admission:
     def _wait(self, who: str, rate: float) -> float:
         return self._rates.wait_seconds(who, rate=rate, now=self._app.clock.steady())
 
-    async def _refused(
+    async def _note_refused(
         self, request: Request, by: By, error: HoldfastError, *, written: bool = True
     ) -> None:
-        """Whoever asked for a change and may not is written down; of strangers a few only, or they
-        would fill the store."""
+        """Count, log and audit a refusal. Reads are not audited, and of strangers only a few
+        refusals are, or they would fill the store."""
         self._metrics.auth_failed(error.code)
         parts = request.method, request.scope["path"], by.actor, by.origin, error
         self._lines.say(logging.WARNING, REFUSED, *parts, of=by.actor)
@@ -269,7 +269,7 @@ class Admission:
         about = next(iter(request.path_params.values()), "service")
         entry = Audit(
             task_id=str(about)[:200],
-            command=_asked(request),
+            command=_command_name(request),
             by=by,
             at=self._app.clock.now(),
             before="",
@@ -289,9 +289,9 @@ class Admission:
         if caller is None or not refused or request.method in READS:
             return
         forbidden = Forbidden(str(error))
-        await self._refused(request, caller.by(), forbidden, written=self._some(caller))
+        await self._note_refused(request, caller.by(), forbidden, written=self._is_noted(caller))
 
-    def _some(self, caller: Caller) -> bool:
+    def _is_noted(self, caller: Caller) -> bool:
         """Return whether to write this refusal down: of a token that has many, some are."""
         return not self._wait(f"refused {caller.token_id}", REFUSALS_RATE)
 
@@ -309,7 +309,7 @@ class Admission:
         return token
 
 
-def _asked(request: Request) -> str:
+def _command_name(request: Request) -> str:
     """Nothing that a caller made up: it is counted by this word."""
     command, route = str(request.path_params.get("command")), request.scope["route"]
     return command if command in COMMANDS else f"{request.method} {route.path_format}"
@@ -320,7 +320,7 @@ def _origin(request: Request) -> str:
 
 
 def described(need: Need) -> dict[str, Any]:
-    """For the OpenAPI document, from which the route reads its need back."""
+    """Describe a need for the OpenAPI document, from which the route reads it back."""
     if need.telegram:
         return {ROLE: need.said, "security": [{TELEGRAM_SCHEME: []}]}
     return {ROLE: need.said, "security": [] if need.role is None else [{SCHEME: []}]}
@@ -342,7 +342,8 @@ E = TypeVar("E", bound=HoldfastError)
 
 
 def foreign(error: E) -> E:
-    """It is there, and another's: its answer is that of what never was, and the audit knows."""
+    """Mark an error: the thing exists and is another tenant's. The answer hides that, the audit
+    does not."""
     error.add_note(_FOREIGN)
     return error
 

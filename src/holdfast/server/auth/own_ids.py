@@ -33,18 +33,18 @@ def plan_ids(caller: Caller, given: str) -> list[str]:
     """Return what a caller may mean by a plan's id, in the order in which to look."""
     if caller.tenants is None:
         return [given]
-    return [given, *_made(given, caller.tenants)]
+    return [given, *_try_own_id(given, caller.tenants)]
 
 
 def trigger_ids(caller: Caller, given: str) -> list[tuple[str, str | None]]:
     """Return what a caller may mean by a trigger's id, each with the tenant it would be of."""
     found: list[tuple[str, str | None]] = [(given, None)]
     for tenant in sorted(caller.tenants or ())[:TENANTS_TRIED]:
-        found += [(own, tenant) for own in _made(given, [tenant])]
+        found += [(own, tenant) for own in _try_own_id(given, [tenant])]
     return found
 
 
-def _made(given: str, tenants: Iterable[str]) -> list[str]:
+def _try_own_id(given: str, tenants: Iterable[str]) -> list[str]:
     try:
         return [own_id(given, tenants)]
     except InvalidInput:

@@ -94,12 +94,12 @@ def hashed(text: str) -> str:
 
 
 def same(given: str, secret: str) -> bool:
-    """In a time that tells nothing of how much of it is right."""
+    """Compare two texts in a time that tells nothing of how much of one is right."""
     return hmac.compare_digest(hashed(given), hashed(secret))
 
 
 class Tokens:
-    """Those that count now."""
+    """The tokens that count now."""
 
     def __init__(self, tokens: Sequence[Token] = ()) -> None:
         self._by_id = {token.id: token for token in tokens}

@@ -1,4 +1,4 @@
-"""What a request carries: bounded in bytes, in values and in unknown names, and plain JSON.
+"""The body of a request is bounded in bytes, in values and in unknown names, and is plain JSON.
 
 A byte costs its sender next to nothing. What it costs here is bounded before it is made: an empty
 list of two bytes becomes an object of fifty, and an unknown field becomes an error of hundreds.
@@ -46,9 +46,9 @@ _ESCAPES = re.compile(  # one after the other: a pair, half of one, or any other
 
 
 class Arrivals:
-    """How many bodies may be here at once: of each sender, and in all.
+    """The places for bodies that are here at once: of each sender, and in all.
 
-    A body that comes slowly holds its connection, and a large one its memory until the request is
+    A body that comes slowly holds its connection. A large one holds its memory until the request is
     carried out, which takes long while the store is away.
     """
 
@@ -72,7 +72,7 @@ def _bodies(total: int, of_token: int, what: str, doing: str) -> Quota:
 
 
 class StrictRequest(Request):
-    """Its body is bounded, plain JSON; nothing is unpacked."""
+    """A request whose body is bounded, plain JSON; nothing is unpacked."""
 
     limit_bytes = SMALL_BYTES
     large: type[BaseModel] | None = None  # the model of a body that may be large
@@ -82,20 +82,20 @@ class StrictRequest(Request):
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
-            self._body = await self._bounded()
+            self._body = await self._read_bounded()
         return self._body
 
-    async def _bounded(self) -> bytes:
+    async def _read_bounded(self) -> bytes:
         if self.headers.get("content-encoding", "identity").lower() != "identity":
             raise UnsupportedBody("a compressed body is not unpacked; send it as it is")
         if int(_digits(self.headers.get("content-length"))) > self.limit_bytes:
             raise BodyTooLarge(self.limit_bytes)
-        body = await self._arrived()
+        body = await self._read_parts()
         if body and not self._says_json():
             raise UnsupportedBody("send Content-Type: application/json")
         return body
 
-    async def _arrived(self) -> bytes:
+    async def _read_parts(self) -> bytes:
         parts, size = list[bytes](), 0
         with ExitStack() as arriving:
             if self.arrivals is not None:
@@ -145,7 +145,7 @@ def value_of(body: bytes, values_max: int) -> Any:
     except RecursionError:
         raise PayloadTooDeep("body", DEPTH_LIMIT) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotJson("body", _told(error, body)) from None
+        raise NotJson("body", _describe_error(error, body)) from None
     if b"\\u0000" in body and _has_nul(value):
         raise NotJson("body", "text with a NUL")
     fields = _fields(value)
@@ -154,7 +154,7 @@ def value_of(body: bytes, values_max: int) -> Any:
     return value
 
 
-def _told(error: Exception, body: bytes) -> str:
+def _describe_error(error: Exception, body: bytes) -> str:
     """The decoder calls half a character at the end of a body a body that is cut off."""
     said = str(error)
     unsure = "truncated" in said or "surrogate" in said
@@ -164,12 +164,12 @@ def _told(error: Exception, body: bytes) -> str:
 
 
 def _marks(body: bytes) -> int:
-    """As many as there are values, or more."""
+    """Return an upper bound of the number of values in a body."""
     return sum(map(body.count, _MARKS))
 
 
 def _fields(value: Any) -> int:
-    """How many all its objects have. What came twice was read once."""
+    """Count the fields of all objects in a value; a field that came twice counts once."""
     count, left = 0, [value]
     while left:
         one = left.pop()
@@ -205,7 +205,7 @@ def check_names(model: type[BaseModel], value: Any) -> None:
 
 
 def _unknown(model: type[BaseModel], value: Any) -> int:
-    """Of this object, and of those in its lists. What is free in the model is not looked at."""
+    """Count the unknown names in this object and in those of its lists; free fields are skipped."""
     if type(value) is not dict:
         return 0
     known = {field.alias or name: field.annotation for name, field in model.model_fields.items()}

@@ -117,7 +117,7 @@ class ServiceEdge:
 
 
 class Refusal(StrEnum):
-    """Why a connection has no place of its own."""
+    """The reason why a connection has no place of its own."""
 
     ADDRESS = "address"  # its address has as many as it may have
     PROCESS = "process"  # the process has
@@ -128,7 +128,7 @@ REASONS = (*Refusal, GAVE_WAY)
 
 
 class ConnectionPlace:
-    """What one connection has, from its first moment to its last."""
+    """The place of one connection, from its first moment to its last."""
 
     __slots__ = ("_owner", "address", "hang_up", "is_dropped", "refusal")
 
@@ -219,7 +219,7 @@ class Connections:
 
     def take(self, host: str) -> ConnectionPlace | None:
         """Give a new connection its place; None: it is refused."""
-        address = self._counted(host)
+        address = self._count_key(host)
         if address is not None and self._by_address[address] >= self._of_address:
             return self._reserve(Refusal.ADDRESS, host)
         if self._places.taken >= self._places.limit:
@@ -247,7 +247,7 @@ class Connections:
             if not self._by_address[place.address]:
                 del self._by_address[place.address]
 
-    def _counted(self, host: str) -> str | None:
+    def _count_key(self, host: str) -> str | None:
         """Return by what an address is counted; None: not at all."""
         found = plain_address(host)
         if any(found in network for network in self._exempt):
@@ -278,7 +278,7 @@ def networks(
 
 
 def limit_within_files(wanted: int) -> int:
-    """How many connections leave half of the files that the process may open to its work."""
+    """Return how many connections leave half of the files that the process may open to its work."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows has no such limit

@@ -20,7 +20,7 @@ class _Bucket:
 
 
 class RateLimits:
-    """How often each caller may ask."""
+    """The rate at which each caller may ask."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
@@ -43,7 +43,7 @@ class RateLimits:
 
 
 class Quota:
-    """How many requests of one kind may be under way at once, of each token and in all."""
+    """The number of requests of one kind that may run at once: of each token, and in all."""
 
     def __init__(
         self,

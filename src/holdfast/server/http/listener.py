@@ -19,7 +19,7 @@ REST_SECONDS = 0.2  # when the system has no file left for a connection
 
 
 class Listener:
-    """Does for uvicorn's server what the event loop's own servers do."""
+    """A listener for uvicorn's server, in place of the event loop's own servers."""
 
     def __init__(
         self,

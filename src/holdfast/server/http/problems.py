@@ -61,7 +61,7 @@ class TooManyOfToken(TooManyStreams, stored_name="TooManyOfToken"):
 
 
 class TooManyWaits(HoldfastError, stored_name="TooManyWaits"):
-    """As many requests wait for a result in the process as may."""
+    """The process has as many requests that wait for a result as it may have."""
 
     code = "too-many-waits"
 
@@ -70,7 +70,7 @@ class TooManyWaits(HoldfastError, stored_name="TooManyWaits"):
 
 
 class TooManyWaitsOfToken(TooManyWaits, stored_name="TooManyWaitsOfToken"):
-    """As many requests of the token wait for a result as may; another may have room."""
+    """The token has as many requests that wait for a result as it may have."""
 
     code = "too-many-waits-of-token"
 
@@ -117,7 +117,7 @@ class WrongField(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457). `code` is stable; `detail` is for people."""
+    """A problem document (RFC 9457). `code` is stable; `detail` is for people."""
 
     type: str = Field(examples=["about:blank"])
     title: str = Field(examples=["Not Found"])
@@ -238,7 +238,7 @@ def _of_request(error: RequestValidationError) -> Response:
 
 
 def _where(place: tuple[str | int, ...]) -> str:
-    """In a query or a header a name below the parameter is a part of its type."""
+    """Name the field; below a parameter of a query or a header stand parts of its type."""
     if place[0] != "body":
         place = place[:2] + tuple(one for one in place[2:] if isinstance(one, int))
     return ".".join(map(str, place))
@@ -268,7 +268,8 @@ def _answer(
 
 
 def _plain(text: str) -> str:
-    """What a caller sent may be in it: nothing that a terminal or a log would obey."""
+    """Return a text without what a terminal or a log would obey; a caller may have sent parts of
+    it."""
     return "".join(
         mark if mark.isprintable() else mark.encode("unicode_escape").decode()
         for mark in text[: 4 * SAYS_MAX_CHARS].encode(errors="backslashreplace").decode()

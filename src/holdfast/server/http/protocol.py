@@ -138,7 +138,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._answer_refusal(reason)
 
     def _is_behind(self, broken: RequestResponseCycle | None) -> bool:
-        """Whether an earlier request is not answered yet; the broken one is dropped then."""
+        """Tell whether an earlier request is not answered yet; the broken one is dropped then."""
         answered = self._answered
         if answered is None or answered.response_complete or answered is broken:
             return False
@@ -180,7 +180,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """What stands behind a body is counted, and is no header."""
+        """Count a header; what stands behind a body is counted too, and is no header."""
         self._count(len(name) + len(value) + HEADER_BYTES)
         if not self._is_in_head:
             return
@@ -281,7 +281,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._hang_up()
 
     def _hang_up(self) -> None:
-        """With what the system still keeps for the reader."""
+        """Close the connection, together with what the system still keeps for the reader."""
         line = self.transport.get_extra_info("socket")
         if line is not None:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

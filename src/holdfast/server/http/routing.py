@@ -112,8 +112,8 @@ class StrictRoute(APIRoute):
 def _straight(
     endpoint: Callable[..., Coroutine[Any, Any, Response]], model: type[BaseModel], general: Handler
 ) -> Handler:
-    """Past FastAPI, whose search for parameters costs more than the work itself. What is not as it
-    should be goes the general way, and is refused there."""
+    """Handle a request past FastAPI, whose search for parameters costs more than the work itself. A
+    request that is not as it should be goes the general way, and is refused there."""
     read = model.__pydantic_validator__.validate_python
 
     async def handle(request: Request) -> Response:
@@ -130,7 +130,7 @@ def _straight(
 
 async def _problem(request: Request, error: Exception) -> Response:
     """Answer what a route has raised."""
-    raised = _unwrapped(error)
+    raised = _unwrap(error)
     try:
         if isinstance(raised, ClientDisconnect):
             return Response(status_code=499)  # nobody reads it
@@ -153,8 +153,8 @@ def _forget_frames(error: BaseException) -> None:
         left += [one for one in (found.__cause__, found.__context__) if one is not None]
 
 
-def _unwrapped(error: Exception) -> Exception:
-    """What our own reader raised comes out of FastAPI as a bare 400."""
+def _unwrap(error: Exception) -> Exception:
+    """Return what our own reader raised, which comes out of FastAPI as a bare 400."""
     cause = error.__cause__ if isinstance(error, HTTPException) else None
     return cause if isinstance(cause, (HoldfastError, ClientDisconnect)) else error
 
@@ -175,7 +175,8 @@ def _end(path: str, longer: str) -> bytes:
 
 
 def _words(path: str, closer: str) -> dict[str, str]:
-    """For which parameters ``closer`` has words, if that is all in which it differs."""
+    """Return the words that ``closer`` has for parameters, if that is all in which the paths
+    differ."""
     ours, theirs, words = path.split("/"), closer.split("/"), dict[str, str]()
     if len(ours) != len(theirs):
         return words
@@ -203,11 +204,12 @@ def needs(
     takes: type[BaseModel] | None = None,
     large: type[BaseModel] | None = None,
 ) -> dict[str, Any]:
-    """What a route needs of its caller, and which problems it may answer beside the usual ones.
+    """Return what a route needs of its caller, and which problems it may answer with.
 
-    ``telegram``: of Telegram its secret, instead of a token.
+    ``telegram``: Telegram's secret instead of a token.
     ``takes``: for a busy route that has the request and this body as its only parameters.
-    ``large``: the body, if it may be as long as the settings allow; any other is short."""
+    ``large``: the body, if it may be as long as the settings allow; any other is short.
+    """
     usual = (400, 401, 403, 413, 415, 422, 429, 503) if role is not None else ()
     need = Need(role, everywhere, telegram)
     return {

@@ -35,7 +35,7 @@ DOCUMENTED: dict[int | str, dict[str, Any]] = {
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """Behind the so manyeth event of a version."""
+    """A position in a stream: the number of an event among those of one version."""
 
     version: int = 0
     index: int = 0

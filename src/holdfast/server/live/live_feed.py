@@ -171,8 +171,9 @@ class LiveFeeds:
         self.plans = LiveFeed[Plan, Plan](plans, same, moving=lambda _: False)
 
     def note_lag(self, record: Task | Plan, seen: int | None) -> int:
-        """How late its last change is told; ``seen``: the version told before. None: the stream has
-        just begun, and what happened before that is history, not late. Answers what is seen now."""
+        """Report how late a change is shown, and return the version that is seen now. ``seen`` is
+        the version shown before; None: the stream has just begun, and earlier changes are not late.
+        """
         if seen is not None and record.version > seen:
             self._lag(max(0.0, self._now() - record.updated_at))
         return record.version

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from fastapi.responses import StreamingResponse
 
 from holdfast.observe.metrics import Metrics
-from holdfast.server.auth.access import Admission, Caller
+from holdfast.server.auth.access import Caller, RequestAdmission
 from holdfast.server.auth.revocation import Revocations
 from holdfast.server.http import sse
 from holdfast.server.http.limits import Quota
@@ -25,7 +25,7 @@ class LongRequests:
 
     def __init__(
         self,
-        admission: Admission,
+        admission: RequestAdmission,
         metrics: Metrics,
         stopping: asyncio.Event,
         *,
@@ -44,7 +44,7 @@ class LongRequests:
         )
 
     def stream(self, caller: Caller, source: AsyncIterator[bytes]) -> StreamingResponse:
-        """To a caller who stays, until the service stops or the token counts no more."""
+        """Stream to a caller who stays, until the service stops or the token counts no more."""
         token = self._admission.token_of(caller)
         until_end = ExitStack()
         until_end.callback(self.streams.take(token.id))

@@ -1,4 +1,4 @@
-"""One look for all who ask for the same at once, and for those who ask soon after."""
+"""One read serves all who ask for the same at once, and those who ask soon after."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class SharedReads:
         self._by_name: dict[str, _Look] = {}
 
     async def get(self, name: str, look: Callable[[], Awaitable[T]], *, fresh_seconds: float) -> T:
-        """What was found at most so long ago. A look that took longer counts for as long as it
-        took: at most half of the time goes into looking. What was raised is not kept."""
+        """Return what was read at most so long ago. A read that took longer counts for as long as
+        it took, so that at most half of the time goes into reading. An exception is not kept."""
         found = self._by_name.get(name)
         if found is None or not found.serves(self._steady()):
             found = self._begin(name, look, fresh_seconds)

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 NAMES: Mapping[str, str] = {  # of a class → in the document
+    "AmendRequest": "Amending",
+    "ApplyResult": "Applied",
+    "DrainRequest": "Draining",
+    "EnvelopeContextView": "EnvelopeContext",
     "FailureKind": "Kind",
+    "PlanAction": "PlanAsking",
     "TenantConflict": "Conflict",
 }
 

@@ -35,20 +35,20 @@ class Examples:
         self._schemas = schemas
 
     def of_answer(self, status: str, schema: Schema) -> Any:
-        model = self._found(schema).get("title", "")
-        return self._of(schema) | OF_STATUS.get((model, status), {})
+        model = self._resolve(schema).get("title", "")
+        return self._make(schema) | OF_STATUS.get((model, status), {})
 
-    def _found(self, schema: Schema) -> Schema:
+    def _resolve(self, schema: Schema) -> Schema:
         found: Schema = schema
         if "$ref" in schema:
             found = self._schemas[schema["$ref"].rsplit("/", 1)[1]]
         return found
 
-    def _of(self, schema: Schema, name: str = "") -> Any:
+    def _make(self, schema: Schema, name: str = "") -> Any:
         """Return an example of a schema; ``name`` is that of the field."""
         if "examples" in schema:
             return schema["examples"][0]
-        schema = self._found(schema)
+        schema = self._resolve(schema)
         if "properties" in schema:
             return self._object(schema)
         if "const" in schema:
@@ -62,20 +62,20 @@ class Examples:
     def _object(self, schema: Schema) -> Schema:
         told = IN.get(schema.get("title", ""), {})
         fields = schema["properties"].items()
-        return {name: told[name] if name in told else self._of(of, name) for name, of in fields}
+        return {name: told[name] if name in told else self._make(of, name) for name, of in fields}
 
     def _either(self, options: list[Schema], name: str) -> Any:
-        """What is there rather than null, unless null is what there is."""
+        """Return an example of what is there rather than null, unless null is the example."""
         if name in ANYWHERE and ANYWHERE[name] is None:
             return None
-        return self._of(next(one for one in options if one.get("type") != "null"), name)
+        return self._make(next(one for one in options if one.get("type") != "null"), name)
 
     def _plain(self, schema: Schema, name: str) -> Any:
         kind = schema.get("type")
-        if kind == "array" and "properties" in self._found(schema["items"]):
-            return [self._of(schema["items"])]
+        if kind == "array" and "properties" in self._resolve(schema["items"]):
+            return [self._make(schema["items"])]
         if name in ANYWHERE:
             return ANYWHERE[name]
         if kind == "array":
-            return [self._of(schema["items"])]
+            return [self._make(schema["items"])]
         return {"integer": 0, "number": 0.0, "boolean": False}.get(str(kind), UNTOLD)

@@ -1,4 +1,4 @@
-"""What is sent and answered, as the OpenAPI document has it. Names are in camel case outside."""
+"""The schemas of what callers send, and the types of its fields, in camel case outside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FROM_BEFORE = "From the page before"
 
 
 def _number(value: object) -> object:
-    """In a body a number is a number: no text, and no true."""
+    """Refuse text and truth values: a number in a body is a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("Input should be a number")
     return value
@@ -52,7 +52,7 @@ GIVEN_NAME = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,99}}$"
 
 
 def named(kind: str) -> AfterValidator:
-    """What refuses a name of that kind, or gives it in the form NFC."""
+    """Return a validator that refuses a bad name of that kind, or returns it in the form NFC."""
     return AfterValidator(partial(names.check, kind))
 
 
@@ -97,7 +97,7 @@ Absent = SkipJsonSchema[None]  # of a query or header: it may be left out, and t
 
 
 class Sent(BaseModel):
-    """What a caller sends: nothing that is not known."""
+    """A body or query that a caller sends; an unknown field is refused."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, validate_by_name=False, validate_by_alias=True
@@ -105,7 +105,7 @@ class Sent(BaseModel):
 
 
 def example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict:
-    """Of a body, for the document; ``one_of``: what its fields' own schemas cannot say."""
+    """Return an example of a body; ``one_of`` is what the schemas of its fields cannot express."""
     extra: dict[str, Any] = {"examples": [body]}
     if one_of:
         extra["oneOf"] = list(one_of)
@@ -113,7 +113,7 @@ def example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict
 
 
 class PageQuery(Sent):
-    """By default the cursor is an id."""
+    """A query for one page; by default the cursor is an id."""
 
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = Field(default=PAGE, description=AT_MOST)
     cursor: IdCursor | Absent = Field(default=None, description=FROM_BEFORE)
@@ -126,11 +126,12 @@ class Answer(BaseModel):
 
 
 def answer(status: int, body: Any) -> Response:
-    """Where the status decides which model it is, or the way is too busy to check it again."""
+    """Return a response without a check by a model: the status decides which model it is, or the
+    route is too busy for a second check."""
     return Response(msgspec.json.encode(body), status, media_type="application/json")
 
 
-class EnvelopeContext(Answer):
+class EnvelopeContextView(Answer):
     idempotency_key: str | None
     trace_id: str | None
     user: Any
@@ -149,7 +150,7 @@ class Envelope(Answer):
     task_id: str
     type: str
     payload: Any
-    context: EnvelopeContext
+    context: EnvelopeContextView
     retry: EnvelopeRetry
     status: str = Field(examples=["pending", "processing", "retry", "suspended", "completed"])
     created_at: Time

@@ -1,4 +1,4 @@
-"""What a person should know now."""
+"""The routes of alerts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEWS_MAX = 1000
 
 @router.get("/internal/alerts", response_model=AlertList, **needs(Role.VIEWER, everywhere=True))
 async def list_alerts(service: ServiceOf) -> AlertList:
-    """Those that stand. Each service judges by itself, every five seconds."""
+    """The alerts that stand now. Each service judges by itself, every five seconds."""
     return {"alerts": [alert_view(alert) for alert in service.monitor.alerts]}
 
 
@@ -37,11 +37,11 @@ _watching = needs(Role.VIEWER, everywhere=True)
     **_watching | {"responses": _watching["responses"] | sse.DOCUMENTED},
 )
 async def alert_events(service: ServiceOf, caller: CallerOf) -> StreamingResponse:
-    """Those that stand, as `raised`, then each that is `raised` or `cleared`."""
-    return service.long_requests.stream(caller, _told(service))
+    """The alerts that stand now as `raised`, then each that is `raised` or `cleared`."""
+    return service.long_requests.stream(caller, _alert_stream(service))
 
 
-async def _told(service: Service) -> AsyncIterator[bytes]:
+async def _alert_stream(service: Service) -> AsyncIterator[bytes]:
     news: asyncio.Queue[Change] = asyncio.Queue(NEWS_MAX)
 
     def hear(change: Change) -> None:

@@ -1,4 +1,4 @@
-"""Who did what, and whether that was changed since."""
+"""The routes of the audit chain and of transitions."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
         reason=new.reason,
         **how,
     )
-    return views.bulk_view(_seen(await handle.info(), caller), service.app.redactor)
+    return views.bulk_view(_as_seen_by(await handle.info(), caller), service.app.redactor)
 
 
 @router.get(
@@ -128,7 +128,7 @@ async def list_bulks(
     return {"bulks": [views.bulk_view(one, hide) for one in page.bulks], "cursor": page.cursor}
 
 
-def _seen(info: BulkInfo, caller: Caller) -> BulkInfo:
+def _as_seen_by(info: BulkInfo, caller: Caller) -> BulkInfo:
     return msgspec.structs.replace(info, by=caller.sight.seen_actor(info.by))
 
 
@@ -139,12 +139,12 @@ async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkIn
     info = await (await service.app.bulk.get(bulk_id)).info()
     if not caller.sees(info.where.tenant):
         raise foreign(BulkNotFound(bulk_id))
-    return _seen(info, caller)
+    return _as_seen_by(info, caller)
 
 
 @router.get("/internal/bulk/{bulk_id}", response_model=views.BulkView, **needs(Role.VIEWER, 404))
 async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> views.BulkView:
-    """How far it has got, as of its last round."""
+    """One bulk action, as of its last round."""
     return views.bulk_view(await visible_bulk(service, caller, bulk_id), service.app.redactor)
 
 
@@ -176,4 +176,4 @@ async def ask_bulk(
     await visible_bulk(service, caller, bulk_id)
     reason = ask.reason if ask else ""
     told = await service.acting_as(caller).bulks.ask(bulk_id, command, reason)
-    return views.bulk_view(_seen(told, caller), service.app.redactor)
+    return views.bulk_view(_as_seen_by(told, caller), service.app.redactor)

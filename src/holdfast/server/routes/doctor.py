@@ -1,4 +1,4 @@
-"""Does everything agree, and is anything stuck?"""
+"""The routes of the doctor, which checks a store and repairs it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def look(service: ServiceOf) -> HealthView:
     """Find what does not agree; nothing is mended. It walks through all tasks: whoever asks
     meanwhile, or soon after, is told what one examination has found."""
     health = await service.shared_reads.get(
-        _LOOK, lambda: _examined(service, fix=False), fresh_seconds=FRESH_SECONDS
+        _LOOK, lambda: _examine(service, fix=False), fresh_seconds=FRESH_SECONDS
     )
     return health_view(health, service.app.clock.now())
 
@@ -47,12 +47,12 @@ async def mend(
         "doctor fix", "store", asked.reason if asked else ""
     ):
         try:
-            return health_view(await _examined(service, fix=True), service.app.clock.now())
+            return health_view(await _examine(service, fix=True), service.app.clock.now())
         finally:
             service.shared_reads.forget(_LOOK)
 
 
-async def _examined(service: Service, *, fix: bool) -> Health:
+async def _examine(service: Service, *, fix: bool) -> Health:
     return await examine(
         service.app.store,
         fix=fix,

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, what does it count, and what can it do."""
+"""The routes of the service itself: liveness, readiness, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def livez() -> Live:
 async def readyz(service: ServiceOf, response: Response) -> Ready:
     """503 while the store is out of reach or the service stops."""
     reachable, consuming = await service.shared_reads.get(
-        "ready", lambda: _looked(service), fresh_seconds=FRESH_SECONDS
+        "ready", lambda: _probe_store(service), fresh_seconds=FRESH_SECONDS
     )
     stopping = service.leaving.is_set() or service.stopping.is_set()
     ready = reachable and not stopping
@@ -62,7 +62,7 @@ async def readyz(service: ServiceOf, response: Response) -> Ready:
     )
 
 
-async def _looked(service: ServiceOf) -> tuple[bool, bool]:
+async def _probe_store(service: ServiceOf) -> tuple[bool, bool]:
     try:
         async with asyncio.timeout(STORE_SECONDS):
             live = LIVE_LEASES * service.settings.lease
@@ -79,7 +79,7 @@ async def _looked(service: ServiceOf) -> tuple[bool, bool]:
     | {"responses": {200: {"content": {"text/plain": {}}}, **needs(Role.VIEWER)["responses"]}},
 )
 async def metrics(service: ServiceOf) -> Response:
-    """For Prometheus."""
+    """The metrics of the store and of this process, for Prometheus."""
     try:
         snapshot = await service.monitor.snapshot()
     except StoreError:
@@ -90,5 +90,5 @@ async def metrics(service: ServiceOf) -> Response:
 
 @router.get("/openapi.json", response_class=Response, **needs(None))
 async def openapi(request: Request) -> Response:
-    """This document."""
+    """The OpenAPI document of this service."""
     return Response(msgspec.json.encode(request.app.openapi()), media_type="application/json")

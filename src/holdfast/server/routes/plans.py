@@ -139,7 +139,7 @@ _making = needs(Role.OPERATOR, 404, 409, large=NewPlan)
 async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any:
     """Sent again with the same tasks and terms, it goes on with the plan that is there. The id that
     a token of some tenants gives gets a suffix: `planId` of the answer has it."""
-    tasks = _planned(new, service, caller)
+    tasks = _plan_tasks(new, service, caller)
     plan_id, plans = await _id_for(service, caller, new.plan_id), service.acting_as(caller).plans
     if new.dry_run:
         preview = await plans.preview(plan_id, tasks, **new.terms())
@@ -149,7 +149,7 @@ async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any
     return views.plan_view(await handle.info(), service.app.redactor)
 
 
-def _planned(new: NewPlan, service: Service, caller: Caller) -> list[Planned]:
+def _plan_tasks(new: NewPlan, service: Service, caller: Caller) -> list[Planned]:
     if bool(new.tenants) is bool(new.tasks):
         raise InvalidPlan("give tenants, or tasks")
     tasks = new.tasks or [PlanTask(tenant=tenant) for tenant in new.tenants]
@@ -175,7 +175,7 @@ async def _id_for(service: Service, caller: Caller, given: str) -> str:
 
 
 async def visible_plan(service: Service, caller: Caller, plan_id: str) -> Plan:
-    """Who has some of its tenants only does not see it."""
+    """Return a plan; a caller who may see only some of its tenants does not see it."""
     is_anothers = False
     for one in plan_ids(caller, plan_id):
         [plan] = await service.app.store.plans.load([one])
@@ -217,14 +217,14 @@ async def list_plans(
 
 @router.get("/api/plans/{plan_id}", response_model=views.PlanDetail, **needs(Role.VIEWER, 404))
 async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -> views.PlanDetail:
-    """How far each wave has got, and on which terms it runs."""
+    """One plan: how far each wave has got, and on which terms it runs."""
     plan = await visible_plan(service, caller, plan_id)
-    ahead = await _foretold(service, plan)
+    ahead = await _load_forecast(service, plan)
     shown = info(plan, now=service.app.clock.now())
     return views.plan_detail_view(plan, shown, ahead, service.app.redactor)
 
 
-async def _foretold(service: Service, plan: Plan) -> Forecast:
+async def _load_forecast(service: Service, plan: Plan) -> Forecast:
     """Return who would start over; it reads up to 1 000 tasks and their checkpoints, so whoever
     asks meanwhile, or soon after, is told what one look has found."""
     if not plan.count(MemberState.FAILED):
@@ -253,7 +253,7 @@ async def plan_tasks(
     service: ServiceOf,
     caller: CallerOf,
 ) -> dict[str, Any]:
-    """Its tasks in its order, as the plan sees them."""
+    """The tasks of a plan in its order, as the plan sees them."""
     plan, store = await visible_plan(service, caller, plan_id), service.app.store.plans
     tasks, members = await store.tasks(plan.id), await store.members(plan.id)
     if tasks is None:
@@ -285,7 +285,7 @@ def _wave_of(plan: Plan, number: int) -> int:
 # -- acting
 
 
-class PlanAsking(StrEnum):
+class PlanAction(StrEnum):
     PAUSE = PlanCommand.PAUSE
     RESUME = PlanCommand.RESUME
     CANCEL = PlanCommand.CANCEL
@@ -310,28 +310,30 @@ class PlanAsk(sc.Sent):
 )
 async def ask_plan(
     plan_id: PlanInPath,
-    command: Annotated[PlanAsking, Path(description="What to do")],
+    command: Annotated[PlanAction, Path(description="What to do")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[PlanAsk | None, Body()] = None,
 ) -> views.PlanAsked:
     """Ask something of a plan; it reaches each of its tasks."""
     plan = await visible_plan(service, caller, plan_id)
-    return views.asked_plan_view(await _asked(service, caller, plan.id, command, ask or PlanAsk()))
+    return views.asked_plan_view(
+        await _carry_out(service, caller, plan.id, command, ask or PlanAsk())
+    )
 
 
-async def _asked(
-    service: Service, caller: Caller, plan_id: str, command: PlanAsking, ask: PlanAsk
+async def _carry_out(
+    service: Service, caller: Caller, plan_id: str, command: PlanAction, ask: PlanAsk
 ) -> Plan:
     control, why = service.acting_as(caller).plans.control, ask.reason
     match command:
-        case PlanAsking.PAUSE:
+        case PlanAction.PAUSE:
             return await control.pause(plan_id, reason=why)
-        case PlanAsking.RESUME:
+        case PlanAction.RESUME:
             return await control.resume(plan_id, reason=why)
-        case PlanAsking.CANCEL:
+        case PlanAction.CANCEL:
             return await control.cancel(plan_id, reason=why)
-        case PlanAsking.RETRY:
+        case PlanAction.RETRY:
             return await control.retry(plan_id, reason=why)
-        case PlanAsking.ROLLBACK:
+        case PlanAction.ROLLBACK:
             return await control.rollback(plan_id, wave=ask.wave, force=ask.force, reason=why)

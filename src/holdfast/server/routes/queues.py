@@ -1,4 +1,4 @@
-"""Queues: how full they are, and whether they take work in and give it out."""
+"""The routes of queues: how full they are, and whether they take work in and give it out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = Routes("queues")
 
 @router.get("/internal/queues", response_model=QueueList, **needs(Role.VIEWER, everywhere=True))
 async def list_queues(service: ServiceOf) -> QueueList:
-    """How full each is, and who has paused it; the counts are at most two seconds old."""
+    """Every queue: how full it is, and who has paused it; counts are at most two seconds old."""
     found, off = await service.monitor.snapshot(), await service.app.store.admin.switches()
     limits, hide = service.settings.backlog, service.app.redactor
     return {"queues": queue_views(found, off, limits, hide)}
@@ -81,9 +81,10 @@ async def turn_queue(
     caller: CallerOf,
     turn: Annotated[Turn | None, Body()] = None,
 ) -> Turned:
-    """Over all machines, at once. With the intake paused, submits are answered with 503 and
-    Retry-After; with claiming paused, what waits stays where it is, and what runs goes on. A queue
-    that no task, type or live worker has is paused with `force` only."""
+    """Pause or resume a queue on all machines, at once. With the intake paused, submits are
+    answered with 503 and Retry-After. With claiming paused, waiting tasks stay where they are, and
+    running tasks go on. A queue that no task, type or live worker has is paused with `force` only.
+    """
     pause, turn, switch = turning is Turning.PAUSE, turn or Turn(), Switch(what)
     known = {*(await service.monitor.snapshot()).queues, *named_here(service.app)}
     changed = await service.acting_as(caller).queues.turn(

@@ -1,4 +1,4 @@
-"""How many tasks are where, and the latest of them."""
+"""The routes of statistics: how many tasks are where, and the latest of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StatsQuery(sc.Sent):
     "/internal/tasks/stats", response_model=StatsView, **needs(Role.VIEWER, everywhere=True)
 )
 async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> StatsView:
-    """At most two seconds old, but for the latest tasks."""
+    """Counts of tasks, at most two seconds old, and the latest tasks."""
     found = await service.monitor.snapshot()
     stats, hide = found.stats, service.app.redactor
     latest = (

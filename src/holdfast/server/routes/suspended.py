@@ -1,4 +1,4 @@
-"""What waits for a person."""
+"""The routes of suspended tasks, which wait for a person."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class CausesQuery(sc.Sent):
     **needs(Role.VIEWER, everywhere=True),
 )
 async def suspended_groups(query: Annotated[CausesQuery, Query()], service: ServiceOf) -> Causes:
-    """By cause, the most frequent first. `error=FINGERPRINT` lists the tasks of one."""
+    """Suspended tasks by cause, the most frequent first. `error=FINGERPRINT` lists the tasks of
+    one."""
     found = await service.app.store.views.error_groups(limit=query.limit)
     hide = service.app.redactor
     return {
@@ -129,7 +130,7 @@ async def resume_suspended(
     return views.asked_view(task)
 
 
-class Amending(sc.Sent):
+class AmendRequest(sc.Sent):
     model_config = sc.example(payload={"version": 7}, reason="a wrong version was ordered")
 
     payload: Any = Field(
@@ -147,10 +148,10 @@ class Amending(sc.Sent):
 @router.post(
     "/internal/tasks/suspended/{task_id}/amend",
     response_model=views.Asked,
-    **needs(Role.OPERATOR, 404, 409, large=Amending),
+    **needs(Role.OPERATOR, 404, 409, large=AmendRequest),
 )
 async def amend_suspended(
-    task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: Amending
+    task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: AmendRequest
 ) -> views.Asked:
     """Correct its payload or its data, and set it going. The payload is validated as in a submit;
     the same submit with the first payload still finds the task."""

@@ -86,7 +86,7 @@ async def submit_tasks(request: Request, batch: Batch) -> Response:
             kind.payload.encode(work.payload, what=f"tasks.{number}.payload")
             if kind.effects_namespace is not None and work.key is None:
                 raise key_required(work.type, f"tasks.{number}.key")
-    answers = await _submitted(service, caller, batch.tasks)
+    answers = await _submit_all(service, caller, batch.tasks)
     ids = [answer for answer in answers if isinstance(answer, str)]
     if not ids:
         raise next(answer for answer in answers if isinstance(answer, BaseException))
@@ -99,10 +99,10 @@ async def submit_tasks(request: Request, batch: Batch) -> Response:
     return sc.answer(status, told)
 
 
-async def _submitted(
+async def _submit_all(
     service: Service, caller: CallerOf, works: Sequence[Work]
 ) -> Sequence[str | BaseException]:
-    """What became of each; of a single one an error is raised."""
+    """Return what became of each task; the error of a single one is raised."""
     submits = [submit(service, caller, work, key=None, traceparent=None) for work in works]
     if len(submits) == 1:
         return [await submits[0]]
@@ -121,7 +121,7 @@ def _outcome(answer: str | BaseException) -> dict[str, Any]:
 
 
 class Facts(sc.Sent):
-    """By which tasks are found, whatever their status."""
+    """A filter for tasks, whatever their status."""
 
     type: sc.TypeName | sc.Absent = Field(default=None, description="Of this task type")
     tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
@@ -137,8 +137,8 @@ class Facts(sc.Sent):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _given(cls, value: Any) -> Any:
-        """In a body, too, what is not asked for is left out."""
+    def _refuse_null(cls, value: Any) -> Any:
+        """Refuse null: in a body, too, a field that is not wanted is left out."""
         if value is None:
             raise ValueError("leave it out; null is no value of it")
         return value
@@ -222,7 +222,7 @@ class Why(View):
 
 @router.get("/api/tasks/{task_id}/why", response_model=Why, **needs(Role.VIEWER, 404))
 async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Why:
-    """Why does it not move? One plain answer, and what to do about it."""
+    """The reason why a task does not move, in one plain sentence, and what to do about it."""
     await visible(service, caller, task_id)
     says = service.app.redactor.text(await service.app.why(task_id, sight=caller.sight))
     return {"taskId": task_id, "says": says}
@@ -236,7 +236,7 @@ class Commands(View):
 
 @router.get("/api/tasks/{task_id}/commands", response_model=Commands, **needs(Role.VIEWER, 404))
 async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Commands:
-    """What may be asked of it now."""
+    """The commands that the task takes now."""
     task = await visible(service, caller, task_id)
     return {"taskId": task.id, "status": task.status, "legalCommands": task.legal}
 
@@ -288,10 +288,10 @@ async def ask_task(
 ) -> views.Asked:
     """Ask something of a task; 409 when its present status forbids it."""
     await visible(service, caller, task_id)
-    return views.asked_view(await _asked(service, caller, task_id, command, ask or Ask()))
+    return views.asked_view(await _carry_out(service, caller, task_id, command, ask or Ask()))
 
 
-async def _asked(
+async def _carry_out(
     service: Service, caller: CallerOf, task_id: str, command: Asking, ask: Ask
 ) -> Any:
     control, why = service.acting_as(caller).control, ask.reason

@@ -48,7 +48,7 @@ class TelegramUpdate(RootModel[Any]):
 
 
 class Heard(sc.Answer):
-    """It need not be sent again."""
+    """The update was taken; Telegram need not send it again."""
 
     ok: bool
     task_id: str | None = Field(default=None, description="Of the task it has become")
@@ -62,15 +62,16 @@ _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}
 
 @router.post("/api/telegram/webhook", response_model=Heard, **_needs)
 async def telegram_webhook(request: Request, service: ServiceOf) -> Response:
-    """For Telegram alone: a text message to the bot becomes a task. An update that comes again is
-    the same task. What no task can come of is taken, too, or Telegram would send it for ever."""
+    """The webhook for Telegram alone: a text message to the bot becomes a task. A repeated update
+    becomes the same task. An update that becomes no task is accepted too, or Telegram would send it
+    for ever."""
     bot = service.app.bot
     assert bot is not None  # or nobody would have been let in
     message = await _read(bot, request)
     if message is None:
         return sc.answer(200, IGNORED)
     try:
-        task_id = await _submitted(service, bot.task, message)
+        task_id = await _submit_message(service, bot.task, message)
     except (InvalidInput, KeyConflict) as error:
         service.lines.say(logging.WARNING, REFUSED, message.update_id, bot.task, error)
         return sc.answer(200, IGNORED)
@@ -78,14 +79,15 @@ async def telegram_webhook(request: Request, service: ServiceOf) -> Response:
 
 
 async def _read(bot: ChatBot, request: Request) -> ChatMessage | None:
-    """Not as any other body: that is refused for a name too many, or an odd character."""
+    """Read an update without the checks of other bodies, which refuse unknown names and odd
+    characters."""
     body = await request.body()
     if len(body) <= ASIDE_BYTES:
         return bot.read(body)
     return await asyncio.to_thread(bot.read, body)
 
 
-async def _submitted(service: Service, task: str, message: ChatMessage) -> str:
+async def _submit_message(service: Service, task: str, message: ChatMessage) -> str:
     handle = await service.app.submit(
         declared(service, task),
         msgspec.to_builtins(message),

@@ -1,4 +1,4 @@
-"""How tenants stand, for a person after a restart or in the night."""
+"""The routes of tenants: their active task, their line, and holds on them."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) 
     tenant = caller.tenant_for(new.tenant)
     name = await _name_for(service, caller, new.trigger_id, tenant)
     async with service.acting_as(caller).audited("create", f"trigger:{name}", new.reason):
-        handle = await _made(new, service, caller, name, tenant)
+        handle = await _create(new, service, caller, name, tenant)
     return await _answer(service, caller, handle, status=201)
 
 
@@ -110,7 +110,7 @@ async def _name_for(service: Service, caller: Caller, given: str, tenant: str | 
     return given if there is not None and caller.sees(there.tenant) else own_id(given, [tenant])
 
 
-async def _made(
+async def _create(
     new: NewTrigger, service: Service, caller: Caller, name: str, tenant: str | None
 ) -> TriggerHandle[Any]:
     target = Submittable[Any, Any](service.app, declared(service, new.type))
@@ -155,7 +155,7 @@ class TriggerQuery(sc.PageQuery):
 async def list_triggers(
     query: Annotated[TriggerQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TriggerPageView:
-    """In the order of their ids. A page may be short and still have a next one."""
+    """Triggers in the order of their ids. A page may be short and still have a next one."""
     page = await service.app.schedule.page(
         statuses=tuple(dict.fromkeys(query.status)),
         tenant=caller.tenant_for(query.tenant),
@@ -185,7 +185,7 @@ async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> 
     "/api/triggers/{trigger_id}", response_model=views.TriggerDetail, **needs(Role.VIEWER, 404)
 )
 async def show_trigger(trigger_id: TriggerInPath, service: ServiceOf, caller: CallerOf) -> Any:
-    """With its next fire times, in its own zone."""
+    """One trigger, with its next fire times in its own zone."""
     trigger = await visible_trigger(service, caller, trigger_id)
     return await _answer(service, caller, await service.app.schedule.get(trigger.id))
 
@@ -213,7 +213,8 @@ async def next_times(
     service: ServiceOf,
     caller: CallerOf,
 ) -> views.NextTimes:
-    """Its next fire times, in its own zone; of one that rests, those that it would have."""
+    """The next fire times of a trigger, in its own zone; for a paused one, those that it would
+    have."""
     trigger = await visible_trigger(service, caller, trigger_id)
     upcoming = await (await service.app.schedule.get(trigger.id)).next(query.count)
     return {"triggerId": trigger.id, "next": [moment.isoformat() for moment in upcoming]}

@@ -1,4 +1,4 @@
-"""What can be submitted."""
+"""The routes of task types, which say what can be submitted."""
 
 from __future__ import annotations
 

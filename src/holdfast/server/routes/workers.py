@@ -92,7 +92,7 @@ async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) ->
         return _pool_view(await service.pool.scale(asked.processes))
 
 
-class Draining(sc.Sent):
+class DrainRequest(sc.Sent):
     model_config = sc.example(reason="the host is taken down")
 
     reason: sc.Reason = ""
@@ -114,9 +114,9 @@ async def drain_worker(
     ],
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[Draining | None, Body()] = None,
+    asked: Annotated[DrainRequest | None, Body()] = None,
 ) -> Drained:
-    """It finishes what it runs, takes nothing more, and ends, on whatever machine it is."""
+    """Ask a worker on any machine to finish what it runs, take nothing more, and end."""
     app, reason = service.app, asked.reason if asked else ""
     changed = await switches.drain_worker(
         app.store,

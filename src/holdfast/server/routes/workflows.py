@@ -54,7 +54,7 @@ class Application(Work):
     )
 
 
-class Applied(sc.Answer):
+class ApplyResult(sc.Answer):
     task_id: str
     status: str = Field(examples=["completed", "processing", "suspended"])
     task_status: Status | None = Field(description="null: accepted, and the store is away now")
@@ -67,9 +67,9 @@ _needs = needs(Role.OPERATOR, 404, 409, large=Application)
 
 @router.post(
     "/api/workflows/apply",
-    response_model=Applied,
+    response_model=ApplyResult,
     **_needs
-    | {"responses": _needs["responses"] | {202: {"model": Applied, "description": "Not yet"}}},
+    | {"responses": _needs["responses"] | {202: {"model": ApplyResult, "description": "Not yet"}}},
 )
 async def apply(
     request: Request,
@@ -106,11 +106,11 @@ class _Wait:
 
     async def finish(self, request: Request) -> Response:
         with self.place:
-            peek = await _rested(self.service, request, self.task_id, self.seconds, self.revoked)
+            peek = await _wait_end(self.service, request, self.task_id, self.seconds, self.revoked)
         return await _now(self.service, self.caller, self.task_id, peek)
 
 
-async def _rested(
+async def _wait_end(
     service: Service, request: Request, task_id: str, seconds: float, revoked: asyncio.Event
 ) -> Peek | None:
     """Wait until the task has come to rest; None: not within that time, or the service stops.
@@ -118,7 +118,7 @@ async def _rested(
     The wait ends as well when its client has gone, or ``revoked`` is set."""
     waiting = asyncio.create_task(service.app.waiters.wait_for_rest(task_id))
     stop = asyncio.create_task(service.stopping.wait())
-    leave = asyncio.create_task(_gone(request))
+    leave = asyncio.create_task(_wait_hangup(request))
     end = asyncio.create_task(revoked.wait())
     running = {waiting, stop, leave, end}
     try:
@@ -135,7 +135,7 @@ async def _rested(
             task.cancel()
 
 
-async def _gone(request: Request) -> None:
+async def _wait_hangup(request: Request) -> None:
     """Wait until the client has hung up. Its body was read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -144,7 +144,7 @@ async def _gone(request: Request) -> None:
 async def _now(
     service: Service, caller: Caller, task_id: str, peek: Peek | None = None
 ) -> Response:
-    peek = peek or await _look(service, task_id)
+    peek = peek or await _peek(service, task_id)
     if peek is None:
         return sc.answer(202, {"taskId": task_id, "status": "pending", "taskStatus": None})
     peek = caller.sight.peek(peek)
@@ -155,8 +155,8 @@ async def _now(
         return sc.answer(202, _status_of(peek))
 
 
-async def _look(service: Service, task_id: str) -> Peek | None:
-    """It was accepted, whatever the store says now."""
+async def _peek(service: Service, task_id: str) -> Peek | None:
+    """Return the state of a task, or None while the store is away: it was accepted all the same."""
     try:
         [peek] = await service.app.store.views.peek([task_id])
     except StoreError:
@@ -187,11 +187,11 @@ def _as_it_stands(service: Service, peek: Peek) -> Response:
 
 @router.get("/api/workflows/tasks/{task_id}", response_model=sc.Envelope, **needs(Role.VIEWER, 404))
 async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Response:
-    """How a task stands, with its result or error."""
+    """The state of a task, with its result or error."""
     try:
         detail = await visible_detail(service, caller, task_id)
     except TaskNotFound:
-        return sc.answer(200, await _remembered(service, caller, task_id))
+        return sc.answer(200, await _load_tombstone(service, caller, task_id))
     view = partial(_envelope_of, service, caller, detail)
     answer = await service.large_views.answer(caller, size_of(detail), view)
     return answer if isinstance(answer, Response) else sc.answer(200, answer)
@@ -204,26 +204,27 @@ def _envelope_of(service: Service, caller: Caller, detail: Detail) -> dict[str, 
     told["context"]["user"] = hide.value(told["context"]["user"])
     told["reason"] = text_or_none(task.reason, hide)
     if detail.result is not None:
-        told["result"] = _for(service, caller).body(detail.result)
+        told["result"] = _redactor_for(service, caller).body(detail.result)
     if task.failure is not None:
         told["error"] = failure_view(task.failure, hide)
     return told
 
 
-def _for(service: Service, caller: Caller) -> Redactor:
-    """Who may submit gets results as they are, but for what was declared secret."""
+def _redactor_for(service: Service, caller: Caller) -> Redactor:
+    """Return the redactor for a caller: one who may submit gets results as they are, except for
+    what was declared secret."""
     submits = caller.role.rank >= Role.OPERATOR.rank
     return service.hide_declared if submits else service.app.redactor
 
 
-async def _remembered(service: Service, caller: CallerOf, task_id: str) -> dict[str, Any]:
-    """Of a task that was not kept there is its end alone, and nobody can tell whose it was."""
+async def _load_tombstone(service: Service, caller: CallerOf, task_id: str) -> dict[str, Any]:
+    """Return the outcome of a deleted task, which is all that is left; nobody knows its tenant."""
     if caller.tenants is not None:
         raise TaskNotFound(task_id)
     [peek] = await service.app.store.views.peek([task_id])
     if peek is None:
         raise TaskNotFound(task_id)
-    result = _for(service, caller).body(peek.result) if peek.result is not None else None
+    result = _redactor_for(service, caller).body(peek.result) if peek.result is not None else None
     unknown = iso(0.0)
     return {
         "taskId": task_id,
