@@ -15,7 +15,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.encoding.script_io import by_name
 from holdfast.stores.redis.keys import GROUP
-from holdfast.stores.redis.partition import BATCH, Partition, Partitions
+from holdfast.stores.redis.partition import BATCH, Partition
 from holdfast.stores.redis.repair import salvage
 from holdfast.stores.redis.views.reads import unless_foreign
 
@@ -255,22 +255,6 @@ def _prune_ended(
         return pruned
 
     return swept
-
-
-async def of_all(
-    parts: Partitions, kind: Kept, *, older_than_seconds: float, limit: int, dry_run: bool
-) -> int:
-    """The same in every partition."""
-    pruned = 0
-    for part in parts:
-        pruned += await prune(
-            part,
-            kind,
-            older_than_seconds=older_than_seconds,
-            limit=limit - pruned,
-            dry_run=dry_run,
-        )
-    return pruned
 
 
 _PRUNERS: dict[Kept, Callable[[Partition, PruneRequest], Awaitable[int]]] = {
