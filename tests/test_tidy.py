@@ -24,11 +24,11 @@ LINES_MAX = 500
 FOLDER_FILES_MAX = 24
 
 # Ratchets: each may only fall. Where the tree is better than a number, write the lower one.
-DOUBLED_CLASSES = 70
-GERUND_MODULES = 7
-DANGLING_DOCSTRINGS = 874
-DANGLING_FUNCTIONS = 536
-FULL_FOLDERS = 3
+DOUBLED_CLASSES = 4
+GERUND_MODULES = 6
+DANGLING_DOCSTRINGS = 106
+DANGLING_FUNCTIONS = 358
+FULL_FOLDERS = 2
 
 TESTS = ROOT / "tests"
 
@@ -111,9 +111,10 @@ def test_folders_are_small_enough_to_look_through() -> None:
 
 
 def assert_no_more(breaches: Sequence[Breach], written: int) -> None:
-    """The ratchet: worse than written fails."""
+    """Fail where the tree is worse than written, and where the number can be lowered."""
     listed = "\n".join(map(str, sorted(breaches)))
     assert len(breaches) <= written, f"{len(breaches)}, not {written}:\n{listed}"
+    assert len(breaches) >= written, f"lower the number to {len(breaches)}: it was {written}"
 
 
 def only_yields(call: ast.Call, name: str) -> bool:
