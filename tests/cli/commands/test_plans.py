@@ -21,7 +21,6 @@ from rich.console import Console
 from holdfast.cli.commands.plan_create import halt_rule
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import plan_view, plan_watch
-from holdfast.cli.output.plan_view import percent
 from holdfast.cli.session import Session
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan.plan import FailureCount, FailureRate, MemberState, Plan, PlanStatus
@@ -39,8 +38,6 @@ from holdfast_command import main
 sys.exit(main())
 """
 ONE_BROKEN = {tenant: BROKEN if tenant == "t-2" else FINE for tenant in TENANTS}
-
-
 NOBODY = "no worker is alive, so nothing runs yet; start one: holdfast worker APP\n"
 
 
@@ -158,7 +155,7 @@ def test_a_plan_that_is_not_there_is_not_found(world: World, command: str) -> No
 
 
 def test_a_hundred_percent_is_not_said_before_it_is_reached() -> None:
-    assert (percent(0.999), percent(1.0)) == ("99%", "100%")
+    assert (percent(0.999), plan_view.percent(1.0)) == ("99%", "100%")
 
 
 # -- asking
