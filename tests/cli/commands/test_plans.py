@@ -155,7 +155,7 @@ def test_a_plan_that_is_not_there_is_not_found(world: World, command: str) -> No
 
 
 def test_a_hundred_percent_is_not_said_before_it_is_reached() -> None:
-    assert (percent(0.999), plan_view.percent(1.0)) == ("99%", "100%")
+    assert (plan_view.percent(0.999), plan_view.percent(1.0)) == ("99%", "100%")
 
 
 # -- asking
