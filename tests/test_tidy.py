@@ -24,10 +24,10 @@ LINES_MAX = 500
 FOLDER_FILES_MAX = 24
 
 # Ratchets: each may only fall. Where the tree is better than a number, write the lower one.
-DOUBLED_CLASSES = 4
+DOUBLED_CLASSES = 1
 GERUND_MODULES = 6
-DANGLING_DOCSTRINGS = 106
-DANGLING_FUNCTIONS = 358
+DANGLING_DOCSTRINGS = 5
+DANGLING_FUNCTIONS = 261
 FULL_FOLDERS = 2
 
 TESTS = ROOT / "tests"
