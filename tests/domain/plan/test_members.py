@@ -19,9 +19,8 @@ from holdfast.domain.plan.plan import (
     PlanStatus,
 )
 from holdfast.domain.task import operate
-from holdfast.domain.task.decide import moved
 from holdfast.domain.task.state import SETTLED, Command, Status
-from holdfast.domain.task.task import By, Task
+from holdfast.domain.task.task import By, Task, moved
 from tests.support.plan_records import plan
 from tests.support.task_records import ASK, task
 

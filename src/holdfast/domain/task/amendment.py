@@ -16,11 +16,10 @@ from holdfast.domain.errors import CheckpointConflict, CheckpointGone, InvalidIn
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.checkpoint import Checkpoint
-from holdfast.domain.task.decide import fact, moved
 from holdfast.domain.task.operate import OperatorRequest, resume_suspended
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import Command
-from holdfast.domain.task.task import Task
+from holdfast.domain.task.task import Task, fact, moved
 from holdfast.domain.task.transition import Transition
 
 AMEND = "amend"  # what the audit calls it: a retry, or a rollback that goes on, with a correction

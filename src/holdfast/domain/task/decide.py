@@ -7,7 +7,7 @@ operator's commands are in `operate.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -20,8 +20,8 @@ from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.stage_outcome import Done, Failed, Snoozed
-from holdfast.domain.task.state import SETTLED, TABLE, Command, Status, step
-from holdfast.domain.task.task import Failure, Lease, StageRecord, Task
+from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import Failure, Lease, StageRecord, Task, fact, moved
 from holdfast.domain.task.transition import Submission, Transition
 
 __all__ = ["Done", "Failed", "Snoozed"]  # and all that is defined here
@@ -295,31 +295,6 @@ def give_back(
 
 
 # What several decisions have in common.
-
-E = TypeVar("E", bound=ev.Event)
-
-
-def fact(kind: type[E], task: Task, at: float, **facts: Any) -> E:
-    """An event of the transition that is being decided."""
-    return kind(task_id=task.id, version=task.version + 1, at=at, **facts)
-
-
-def moved(task: Task, command: Command, *, now: float, **changes: Any) -> Task:
-    """Return the record after ``command``, or raise IllegalTransition."""
-    status = TABLE[task.status].get(command) or step(task.status, command)  # which refuses it
-    version = task.version + 1
-    if changes:
-        task = replace(task, **changes)
-    if status is task.status:
-        return replace(task, version=version, updated_at=now)
-    return replace(
-        task,
-        version=version,
-        updated_at=now,
-        status=status,
-        status_since=now,
-        settled_at=now if status in SETTLED else None,
-    )
 
 
 def lease_of(task: Task) -> Lease:

@@ -15,10 +15,10 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.task import events as ev
 from holdfast.domain.task import outage
-from holdfast.domain.task.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN, fact, moved
+from holdfast.domain.task.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import By, Task
+from holdfast.domain.task.task import By, Task, fact, moved
 from holdfast.domain.task.transition import Transition
 
 

@@ -7,13 +7,20 @@ collector of garbage need not look at the thousands of them that a busy worker m
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.domain.task.placement import Place
-from holdfast.domain.task.state import LEGAL, SETTLED, SUSPENDED, TABLE, Command, Status
+from holdfast.domain.task.state import LEGAL, SETTLED, SUSPENDED, TABLE, Command, Status, step
+
+BACKWARD = (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)  # a rollback needs no checkpoint
+
+E = TypeVar("E")
+
+replace = msgspec.structs.replace
 
 
 class FailureKind(StrEnum):
@@ -145,6 +152,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.failures + max(self.crashes, self.lapses) + 1
 
     @property
+    def continues_from_checkpoint(self) -> bool:
+        """Return whether it would go on from a checkpoint; not so while a worker holds it."""
+        if self.last_completed < 0 or self.settled or self.place is Place.LEASED:
+            return False
+        return self.status not in BACKWARD
+
+    @property
     def legal(self) -> tuple[Command, ...]:
         """Return the commands that an operator may ask for now."""
         return tuple(command for command in LEGAL[self.status] if self.can(command))
@@ -156,6 +170,29 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if command is Command.RESUME and self.status is Status.RUNNING:
             return self.pause_requested
         return command in TABLE[self.status]
+
+
+def moved(task: Task, command: Command, *, now: float, **changes: Any) -> Task:
+    """Return the record after ``command``, or raise IllegalTransition."""
+    status = TABLE[task.status].get(command) or step(task.status, command)  # which refuses it
+    version = task.version + 1
+    if changes:
+        task = replace(task, **changes)
+    if status is task.status:
+        return replace(task, version=version, updated_at=now)
+    return replace(
+        task,
+        version=version,
+        updated_at=now,
+        status=status,
+        status_since=now,
+        settled_at=now if status in SETTLED else None,
+    )
+
+
+def fact(kind: Callable[..., E], task: Task, at: float, **facts: Any) -> E:
+    """Return an event of the transition that is being decided."""
+    return kind(task_id=task.id, version=task.version + 1, at=at, **facts)
 
 
 class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

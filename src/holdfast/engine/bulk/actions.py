@@ -19,7 +19,7 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
 from holdfast.engine.bulk.order import BulkOrder
-from holdfast.engine.operations.expired_checkpoints import check_checkpoint
+from holdfast.engine.operations.control import check_checkpoint
 from holdfast.ports import Clock, Store
 
 TRIES = 10

@@ -24,7 +24,7 @@ from holdfast.engine.bulk.order import (
     info_of,
 )
 from holdfast.engine.handle import info_of as task_info_of
-from holdfast.engine.operations.expired_checkpoints import Forecast, forecast, goes_on
+from holdfast.engine.operations.expired_checkpoints import Forecast, forecast
 from holdfast.ports import Detail, Filter
 from holdfast.runtime.deadlines import deadline
 
@@ -92,7 +92,7 @@ class Bulks:
         if command not in ONWARD:
             return Forecast()
         if command is BulkCommand.RETRY and not from_checkpoint:
-            ids = tuple(task.id for task in tasks if goes_on(task))
+            ids = tuple(task.id for task in tasks if task.continues_from_checkpoint)
             return Forecast(ids=ids, judged=len(ids), total=len(ids))
         return await forecast(
             self._app.store, tasks, now=self._app.clock.now(), find=self._app.registry.find

@@ -30,7 +30,7 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
 from holdfast.encoding.codec import check_json, encode_plain
-from holdfast.engine.operations.expired_checkpoints import check_checkpoint
+from holdfast.engine.operations.control import check_checkpoint
 from holdfast.ports import Detail
 from holdfast.runtime.compare_and_swap import compare_and_swap
 

@@ -8,13 +8,19 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.clock import new_id
-from holdfast.domain.errors import Refused, StoreError, TaskNotFound, TenantMovedOn
+from holdfast.domain.errors import (
+    CheckpointGone,
+    Refused,
+    SerialisationError,
+    StoreError,
+    TaskNotFound,
+    TenantMovedOn,
+)
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Transition
-from holdfast.engine.operations.expired_checkpoints import check_checkpoint
 from holdfast.ports import Clock, Store
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -123,3 +129,15 @@ class Control:
             await self._store().plans.wake([task.plan])
         except StoreError as error:  # what was asked for is done
             log.warning("plan %s was not woken for task %s: %s", task.plan, task.id, error)
+
+
+async def check_checkpoint(store: Store, task: Task) -> None:
+    """Raise CheckpointGone if the task is to go on from a checkpoint that is not there."""
+    if not task.continues_from_checkpoint:
+        return
+    try:
+        found = await store.views.checkpoint(task.id)
+    except SerialisationError:  # it is there; who runs it says what is wrong with it
+        return
+    if found is None:
+        raise CheckpointGone(task.id, task.last_completed + 1)

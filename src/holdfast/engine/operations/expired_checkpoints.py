@@ -11,19 +11,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.domain.errors import CheckpointGone, SerialisationError
+from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan.plan import MemberState
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.checkpoint import Checkpoint, CheckpointVerdict
-from holdfast.domain.task.placement import Place
-from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Detail, Store
 from holdfast.registry import TaskType
 
 AT_ONCE = 100
 LOOKED_AT = 1_000  # of the tasks of one plan or bulk action
-BACKWARD = (Status.ROLLING_BACK, Status.ROLLBACK_FAILED)  # a rollback needs no checkpoint
 
 STARTS_OVER = "starts over from its first stage, with new effect keys"
 SUSPENDED_AGAIN = "is suspended again (invalid-checkpoint)"
@@ -54,7 +51,7 @@ def outlook(
     """Return what becomes of a task that is set going, or None where its checkpoint is good.
 
     ``declared``: its type in the present code, which is what counts; None: not known here."""
-    if not goes_on(task):
+    if not task.continues_from_checkpoint:
         return None
     if found is None:
         return Outlook(task_id=task.id, why="its checkpoint is gone", starts_over=False)
@@ -69,16 +66,9 @@ def outlook(
     return Outlook(task_id=task.id, why=f"its checkpoint: {why}", starts_over=restarts)
 
 
-def goes_on(task: Task) -> bool:
-    """Return whether a task would continue from a checkpoint; not so while a worker holds it."""
-    if task.last_completed < 0 or task.settled or task.place is Place.LEASED:
-        return False
-    return task.status not in BACKWARD
-
-
 def outlook_of(detail: Detail, *, now: float, find: Find = not_known) -> Outlook | None:
     """Return the outlook of a task by everything that is stored of it."""
-    if not goes_on(detail.task):
+    if not detail.task.continues_from_checkpoint:
         return None
     try:
         found = None if detail.checkpoint is None else ckpt.decode(detail.checkpoint)
@@ -90,7 +80,7 @@ def outlook_of(detail: Detail, *, now: float, find: Find = not_known) -> Outlook
 async def look_ahead(
     store: Store, task: Task, *, now: float, find: Find = not_known
 ) -> Outlook | None:
-    if not goes_on(task):
+    if not task.continues_from_checkpoint:
         return None
     try:
         found = await store.views.checkpoint(task.id)
@@ -119,7 +109,7 @@ async def forecast(
     store: Store, tasks: Iterable[Task], *, now: float, find: Find = not_known
 ) -> Forecast:
     """Return which tasks would start over, judged by the first ``LOOKED_AT`` that go on."""
-    going = [task for task in tasks if goes_on(task)]
+    going = [task for task in tasks if task.continues_from_checkpoint]
     over = await _starting_over(store, going[:LOOKED_AT], now=now, find=find)
     return Forecast(
         ids=tuple(over),
@@ -160,7 +150,7 @@ async def looks_ahead(
     found = Judged([], [])
     for start in range(0, len(ids), AT_ONCE):
         loaded = await store.views.load(ids[start : start + AT_ONCE])
-        tasks = [one for one in loaded if one is not None and goes_on(one)]
+        tasks = [one for one in loaded if one is not None and one.continues_from_checkpoint]
         looks = (look_ahead(store, task, now=now, find=find) for task in tasks)
         ahead = await asyncio.gather(*looks)
         found.tasks.extend(tasks)
@@ -183,7 +173,9 @@ async def forecast_of_plan(
     for start in range(0, len(judged), AT_ONCE):
         ids = judged[start : start + AT_ONCE]
         loaded = [
-            task for task in await store.views.load(ids) if task is not None and goes_on(task)
+            task
+            for task in await store.views.load(ids)
+            if task is not None and task.continues_from_checkpoint
         ]
         found += await _starting_over(store, loaded, now=now, find=find)
         unknown.update(unknown_types(loaded, find))
@@ -193,15 +185,3 @@ async def forecast_of_plan(
         total=len(failed),
         code_unknown=tuple(sorted(unknown)),
     )
-
-
-async def check_checkpoint(store: Store, task: Task) -> None:
-    """Raise CheckpointGone if the task is to go on from a checkpoint that is not there."""
-    if not goes_on(task):
-        return
-    try:
-        found = await store.views.checkpoint(task.id)
-    except SerialisationError:  # it is there; who runs it says what is wrong with it
-        return
-    if found is None:
-        raise CheckpointGone(task.id, task.last_completed + 1)
