@@ -49,7 +49,7 @@ QUIET_SECONDS = 0.1  # after a walk: what it began in other threads is done then
 PATIENCE_SECONDS = 30.0
 END = "walk_roads"
 FILES_MAX = {  # of the engine, on each road; these only fall
-    "sqlite": {"submit": 15, "stage": 22, "resume": 23, "request": 25},
+    "sqlite": {"submit": 15, "stage": 22, "resume": 20, "request": 23},
     "redis": {"submit": 18, "stage": 26, "resume": 23, "request": 30},
 }
 CALLS = {  # in holdfast and in all, before the modules were put into rooms

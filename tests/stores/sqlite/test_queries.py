@@ -15,9 +15,8 @@ from holdfast.ports import Filter
 from holdfast.stores.sqlite import transaction
 from holdfast.stores.sqlite.file import schema
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.tasks.records import RecordRow
+from holdfast.stores.sqlite.tasks.records import RecordRow, readable
 from holdfast.stores.sqlite.views import find, measures
-from holdfast.stores.sqlite.views.reads import readable
 from holdfast.testing.clock import START_NOW, ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.source_tree import PACKAGE

@@ -22,8 +22,8 @@ from holdfast.stores.sqlite.file.backup import Copying
 from holdfast.stores.sqlite.file.guard import GUARD
 from holdfast.stores.sqlite.file.opened import Open
 from holdfast.stores.sqlite.file.readers import Readers
-from holdfast.stores.sqlite.file.schema import LOCK_SECONDS, open_writer, patiently
-from holdfast.stores.sqlite.file.writer import Identity, Writer
+from holdfast.stores.sqlite.file.schema import open_reader, open_writer
+from holdfast.stores.sqlite.file.writer import LOCK_SECONDS, Identity, Writer, patiently
 from holdfast.stores.sqlite.plans.store import SqlitePlans
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.tasks.store import SqliteTasks
@@ -72,7 +72,7 @@ class SqliteStore:
         try:
             clock = self._set_clock(db, boot_id)
             identity = Identity(self.path)
-            readers = Readers(self.path, identity)
+            readers = Readers(self.path, identity, open_reader)
         except BaseException:
             db.close()
             raise

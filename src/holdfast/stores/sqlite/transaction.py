@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.domain.audit import Anchor
+from holdfast.domain.audit import Anchor, Audit, linked
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.placement import WAITING, Place, opens_line
 from holdfast.domain.task.state import Status
@@ -373,15 +373,20 @@ class Txn:
         self._some_off = self._some_held = True
         self._off.clear()
 
-    def chain_tip(self) -> Anchor:
+    def write_audit(self, entry: Audit) -> None:
+        """Write an entry of the audit, linked to the one before it."""
+        # As it will be read: constructors check no types, and the hash is that of what is kept.
+        link = linked(self._chain_tip(), codec.decode_audit(codec.encode(entry)))
+        self._tip, self._linked = link.anchor, True
+        row = link.seq, link.entry.at, codec.encode(link.entry).decode(), link.hash
+        self.add("audit_add", row)
+
+    def _chain_tip(self) -> Anchor:
         """Return the newest link of the chain of audits."""
         if self._tip is None:
             seq, hash = self.row("chain_head")
             self._tip = Anchor(seq=seq, hash=hash)
         return self._tip
-
-    def set_chain_tip(self, tip: Anchor) -> None:
-        self._tip, self._linked = tip, True
 
     # -- counts
 

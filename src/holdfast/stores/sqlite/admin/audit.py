@@ -1,28 +1,20 @@
-"""The audits, each linked to the one before it in the transaction that writes it."""
+"""The audits and their chain: `Txn.write_audit` links each to the one before it."""
 
 from __future__ import annotations
 
 from itertools import takewhile
 from typing import Any
 
-from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, AuditLink, Chain, linked
+from holdfast.domain.audit import NOT_AS_WRITTEN, Anchor, Audit, AuditLink, Chain
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.transaction import Txn
 
 
 def audit(txn: Txn, entry: Audit) -> None:
-    write_audit(txn, entry)
+    txn.write_audit(entry)
     if entry.refused is not None:
         txn.count_refusal(f"{entry.before} {entry.command}")
-
-
-def write_audit(txn: Txn, entry: Audit) -> None:
-    # As it will be read: constructors check no types, and the hash must be that of what is kept.
-    link = linked(txn.chain_tip(), codec.decode_audit(codec.encode(entry)))
-    body = codec.encode(link.entry).decode()
-    txn.set_chain_tip(link.anchor)
-    txn.add("audit_add", (link.seq, link.entry.at, body, link.hash))
 
 
 def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
@@ -75,6 +67,6 @@ def chain(look: ReadView, after: int, limit: int) -> Chain:
 
 
 def _odd(entry: Audit, at: object, body: bytes) -> str:
-    """Say whether a row is anything but what `write_audit` would write: the hash is that of what
-    is read, and a reader passes over what it does not know."""
+    """Say whether a row is anything but what `Txn.write_audit` would write: the hash is that of
+    what is read, and a reader passes over what it does not know."""
     return "" if at == entry.at and body == codec.encode(entry) else NOT_AS_WRITTEN

@@ -8,7 +8,6 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.task.task import By
 from holdfast.ports import Switch, SwitchSetting, Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.admin.audit import write_audit
 from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.transaction import HOLD_PREFIX, Txn
 
@@ -31,7 +30,7 @@ def throw(
             txn.run("switch_throw", switch, name, audit.at, by)
         changed = txn.db.changes() > 0
     txn.forget_switches()
-    write_audit(txn, audit)
+    txn.write_audit(audit)
     if on and switch in (Switch.CLAIMING, Switch.HOLD):
         txn.topics.add(Topic.READY)
     return changed

@@ -19,8 +19,9 @@ import apsw
 from holdfast.domain.errors import BackupRefused, StoreUnusable
 from holdfast.ports.backup import Copy
 from holdfast.stores.sqlite.file import faults
-from holdfast.stores.sqlite.file.schema import LOCK_SECONDS, open_reader, open_writer, snapshot
-from holdfast.stores.sqlite.file.writer import INDEX, LOG
+from holdfast.stores.sqlite.file.readers import snapshot
+from holdfast.stores.sqlite.file.schema import open_reader, open_writer
+from holdfast.stores.sqlite.file.writer import INDEX, LOCK_SECONDS, LOG
 from holdfast.stores.sqlite.statements import SQL
 
 PAGES = 2_000  # copied in one step; between two it looks whether anybody still wants the copy

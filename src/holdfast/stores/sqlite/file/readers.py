@@ -6,13 +6,13 @@ import asyncio
 import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
 from holdfast.stores.sqlite.file import faults
-from holdfast.stores.sqlite.file.schema import open_reader, snapshot
 from holdfast.stores.sqlite.file.writer import Identity
 from holdfast.stores.sqlite.statements import SQL
 
@@ -39,11 +39,13 @@ class ReadView:
 
 
 class Readers:
-    def __init__(self, path: Path, identity: Identity) -> None:
+    def __init__(
+        self, path: Path, identity: Identity, connect: Callable[[Path], apsw.Connection]
+    ) -> None:
         self._path, self._identity = path, identity
         self._free: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         for _ in range(READERS):
-            self._free.put(open_reader(path))
+            self._free.put(connect(path))
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-sqlite-read")
 
     async def do(self, read: Callable[[ReadView], T]) -> T:
@@ -70,3 +72,18 @@ def within_snapshot(db: apsw.Connection, read: Callable[[ReadView], T], path: Pa
             return read(ReadView(db))
     except apsw.Error as error:
         raise faults.translated(error, path, db.system_errno) from error
+
+
+@contextmanager
+def snapshot(db: apsw.Connection) -> Iterator[None]:
+    """Run a block on one consistent view of the file. An error inside is raised as it is: SQLite
+    may have ended the transaction by itself, and its answer to a second end would hide why."""
+    db.execute(SQL["begin_reading"])
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:
+            with suppress(apsw.Error):
+                db.execute(SQL["roll_back"])
+        raise
+    db.execute(SQL["roll_back"])

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +10,8 @@ import apsw
 from holdfast.domain.errors import StoreUnusable
 from holdfast.stores.sqlite.file import faults, layout
 from holdfast.stores.sqlite.file.migrations import link_audits
+from holdfast.stores.sqlite.file.readers import snapshot
+from holdfast.stores.sqlite.file.writer import patiently
 from holdfast.stores.sqlite.statements import SQL
 
 APPLICATION_ID = 1215261796  # as in schema.sql
@@ -21,8 +19,6 @@ VERSION = 3
 NAMESPACE = "namespace"
 
 SQLITE_LEAST = 3_051_003  # 3.7.0–3.51.2 can corrupt a WAL file that has two connections
-LOCK_SECONDS = 10.0  # one group commits in milliseconds; who waits this long waits for a stuck one
-TRY_SECONDS = (0.0005, 0.005)
 
 T = TypeVar("T")
 
@@ -33,18 +29,6 @@ def check_sqlite(number: int = apsw.SQLITE_VERSION_NUMBER) -> None:
             f"SQLite {number // 1_000_000}.{number // 1000 % 1000}.{number % 1000} can damage its "
             "files when several connections write; install apsw 3.54 or newer"
         )
-
-
-def patiently(step: Callable[[], T], *, seconds: float = LOCK_SECONDS) -> T:
-    """Try until the lock is free. SQLite's own waiting backs off so far that it starves."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return step()
-        except (apsw.BusyError, apsw.LockedError):
-            if time.monotonic() >= end:
-                raise
-            time.sleep(random.uniform(*TRY_SECONDS))
 
 
 def open_writer(path: Path, *, namespace: str, lock_seconds: float) -> apsw.Connection:
@@ -107,21 +91,6 @@ def _connect(path: Path) -> apsw.Connection:
         return apsw.Connection(str(path), flags=flags, statementcachesize=256)
     except apsw.Error as error:
         raise faults.translated(error, path) from error
-
-
-@contextmanager
-def snapshot(db: apsw.Connection) -> Iterator[None]:
-    """Run a block on one consistent view of the file. An error inside is raised as it is: SQLite
-    may have ended the transaction by itself, and its answer to a second end would hide why."""
-    db.execute(SQL["begin_reading"])
-    try:
-        yield
-    except BaseException:
-        if db.in_transaction:
-            with suppress(apsw.Error):
-                db.execute(SQL["roll_back"])
-        raise
-    db.execute(SQL["roll_back"])
 
 
 def _check_owner(db: apsw.Connection, path: Path) -> None:

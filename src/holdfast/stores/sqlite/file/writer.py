@@ -17,6 +17,7 @@ import asyncio
 import logging
 import os
 import queue
+import random
 import threading
 import time
 from collections import defaultdict
@@ -31,7 +32,6 @@ import msgspec
 from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.ports import Topic
 from holdfast.stores.sqlite.file import faults
-from holdfast.stores.sqlite.file.schema import patiently
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.transaction import StoreClock, Txn
 
@@ -40,6 +40,8 @@ WAITING_LIMIT = 50_000  # operations not yet begun
 LOOK_SECONDS = 0.05  # between two looks for another process's commit
 BUSY_LOOK_SECONDS = 0.002  # while another process
 BUSY_SECONDS = 10.0  # has committed within this time
+LOCK_SECONDS = 10.0  # one group commits in milliseconds; who waits this long waits for a stuck one
+TRY_SECONDS = (0.0005, 0.005)
 
 Inode: TypeAlias = tuple[int, int]
 
@@ -328,3 +330,15 @@ def _resolve(operations: Sequence[QueuedWrite]) -> None:
             operation.future.set_exception(operation.error)
         else:
             operation.future.set_result(operation.answer)
+
+
+def patiently(step: Callable[[], T], *, seconds: float = LOCK_SECONDS) -> T:
+    """Try until the lock is free. SQLite's own waiting backs off so far that it starves."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return step()
+        except (apsw.BusyError, apsw.LockedError):
+            if time.monotonic() >= end:
+                raise
+            time.sleep(random.uniform(*TRY_SECONDS))

@@ -19,7 +19,6 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, Topic
-from holdfast.stores.sqlite.admin.audit import write_audit
 from holdfast.stores.sqlite.leases import lease_end, next_seconds
 from holdfast.stores.sqlite.plans.rows import PlanLease, columns_of, plan_of, readable
 from holdfast.stores.sqlite.tasks import queue
@@ -130,7 +129,7 @@ def apply(txn: Txn, write: EncodedPlanChange, lease_seconds: float) -> PlanOutco
     txn.run("plan_events_add", row.n, change.after.version, write.events)
     _move(txn, row.n, change)
     if change.audit is not None:
-        write_audit(txn, change.audit)
+        txn.write_audit(change.audit)
     if write.follows:
         queue.insert_follow_ups(txn, write.follows, queue.ExistingTasks(txn, write.follows))
     held = _place(txn, row, change, lease_seconds)

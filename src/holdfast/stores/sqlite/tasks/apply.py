@@ -12,7 +12,6 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Applied, Busy, MovedOn, Outcome, Stale, Transition
 from holdfast.ports import Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.admin.audit import write_audit
 from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_follow_ups
 from holdfast.stores.sqlite.tasks.queue import encode as encode_submission
 from holdfast.stores.sqlite.tasks.records import (
@@ -141,7 +140,7 @@ def _write_bodies(txn: Txn, row: TaskPosition, write: EncodedTransition) -> None
     if transition.payload is not None:
         txn.run("task_payload", transition.payload.decode(), n)
     if transition.audit is not None:
-        write_audit(txn, transition.audit)
+        txn.write_audit(transition.audit)
     stage, result, data = transition.stage, transition.result, transition.data
     version, request, events = transition.after.version, transition.request, transition.events
     left = left_result = outcome = kept = None

@@ -7,6 +7,7 @@ handing a task out writes nothing else.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from holdfast.domain.task.placement import START, Place
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Lease, StageRecord, Task
 from holdfast.stores import codec
+
+log = logging.getLogger("holdfast.stores.sqlite.reads")
 
 astuple = msgspec.structs.astuple
 replace = msgspec.structs.replace
@@ -131,6 +134,15 @@ def task_of(row: RecordRow) -> Task:
         lease=lease,
         fence=lease.fence if lease else position.fence,
     )
+
+
+def readable(row: RecordRow) -> Task | None:
+    """Return the task, or None where it cannot be read; `doctor` reports it."""
+    try:
+        return task_of(row)
+    except SerialisationError as error:
+        log.warning("task %s is unreadable; see `holdfast doctor`: %s", row.position.id, error)
+        return None
 
 
 def stored_task(submitted: str | bytes, mutable: str | None, **columns: Any) -> Task:

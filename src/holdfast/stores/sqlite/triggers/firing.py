@@ -19,7 +19,6 @@ from holdfast.domain.trigger.trigger import (
     with_last_task,
 )
 from holdfast.ports import Switch
-from holdfast.stores.sqlite.admin.audit import write_audit
 from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_one
 from holdfast.stores.sqlite.tasks.queue import encode as encode_submission
 from holdfast.stores.sqlite.transaction import Txn, listed
@@ -109,7 +108,7 @@ class TriggerBatch:
         body = write.body if after is write.change.after else body_of(after)
         self.written.append((after, body))
         if audit is not None:
-            write_audit(self._txn, audit)
+            self._txn.write_audit(audit)
         return Changed(after, tuple(tasks))
 
 

@@ -16,8 +16,7 @@ from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Page
 from holdfast.stores.sqlite.file.readers import ReadView
-from holdfast.stores.sqlite.tasks.records import RecordRow, record_row
-from holdfast.stores.sqlite.views.reads import readable
+from holdfast.stores.sqlite.tasks.records import RecordRow, readable, record_row
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
 GROUPS_LIMIT = 200  # parts of an index walked side by side; with more, all tasks are walked

@@ -15,10 +15,9 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, ErrorGroup, Filter, Moves, Stats, Timings, late
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.readers import ReadView
-from holdfast.stores.sqlite.tasks.records import record_row
+from holdfast.stores.sqlite.tasks.records import readable, record_row
 from holdfast.stores.sqlite.transaction import StoreClock, Txn
 from holdfast.stores.sqlite.views.find import LOOK_LIMIT, TOP, newest
-from holdfast.stores.sqlite.views.reads import readable
 
 _decode_counts = msgspec.json.Decoder(tuple[int, ...]).decode
 

@@ -1,11 +1,18 @@
-"""The view part of the SQLite store: reads go to the readers."""
+"""The view part of the SQLite store: each read goes to the readers, on one consistent view."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
+import msgspec
+
+from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.checkpoint import Checkpoint
+from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
 from holdfast.ports import (
     Detail,
@@ -17,8 +24,24 @@ from holdfast.ports import (
     TenantView,
     WorkerInfo,
 )
+from holdfast.stores import codec
 from holdfast.stores.sqlite.file.opened import Door
-from holdfast.stores.sqlite.views import find, measures, reads
+from holdfast.stores.sqlite.file.readers import ReadView
+from holdfast.stores.sqlite.tasks.records import (
+    RecordRow,
+    TaskPosition,
+    bodies_of,
+    readable,
+    record_row,
+    started_event,
+    unpack_events,
+)
+from holdfast.stores.sqlite.transaction import listed
+from holdfast.stores.sqlite.views import find, measures
+
+NOBODY = (None, False, 0, 0)
+
+log = logging.getLogger("holdfast.stores.sqlite.reads")
 
 
 class SqliteViews:
@@ -26,16 +49,16 @@ class SqliteViews:
         self._door = door
 
     async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
-        return await self._door().readers.do(partial(reads.load, ids=ids))
+        return await self._door().readers.do(partial(_tasks, ids=ids))
 
     async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
-        return await self._door().readers.do(partial(reads.peek, ids=ids))
+        return await self._door().readers.do(partial(_peeks, ids=ids))
 
     async def detail(self, task_id: str) -> Detail | None:
-        return await self._door().readers.do(partial(reads.detail, task_id=task_id))
+        return await self._door().readers.do(partial(_detail, task_id=task_id))
 
     async def checkpoint(self, task_id: str) -> Checkpoint | None:
-        return await self._door().readers.do(partial(reads.checkpoint, task_id=task_id))
+        return await self._door().readers.do(partial(_checkpoint, task_id=task_id))
 
     async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
         return await self._door().readers.do(
@@ -43,12 +66,12 @@ class SqliteViews:
         )
 
     async def tenants(self, names: Sequence[str], *, line_limit: int = 0) -> Sequence[TenantView]:
-        read = partial(reads.tenants, names=names, line_limit=line_limit)
+        read = partial(_tenants, names=names, line_limit=line_limit)
         return await self._door().readers.do(read)
 
     async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
         now = self._door().clock.now()
-        read = partial(reads.workers, now=now, live_within_seconds=live_within_seconds)
+        read = partial(_workers, now=now, live_within_seconds=live_within_seconds)
         return await self._door().readers.do(read)
 
     async def stats(self) -> Stats:
@@ -57,3 +80,114 @@ class SqliteViews:
 
     async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:
         return await self._door().readers.do(partial(measures.errors, limit=limit))
+
+
+def _tasks(look: ReadView, ids: Sequence[str]) -> list[Task | None]:
+    rows = map(record_row, look.rows("records_of", listed(ids)))
+    found = {row.position.id: readable(row) for row in rows}
+    return [found.get(task_id) for task_id in ids]
+
+
+def _row(look: ReadView, task_id: str) -> RecordRow | None:
+    found = look.row("record_of", task_id)
+    return record_row(found) if found else None
+
+
+def _peeks(look: ReadView, ids: Sequence[str]) -> list[Peek | None]:
+    return [_peek(look, task_id) for task_id in ids]
+
+
+def _peek(look: ReadView, task_id: str) -> Peek | None:
+    if row := _row(look, task_id):
+        task = readable(row)
+        found = look.row("outcome_get", row.position.n)
+        result = found[0] if found else None
+    elif buried := look.row("tombstone_get", task_id):
+        task, result = codec.or_none(codec.decode_task, buried[0]), buried[1]
+    else:
+        return None
+    return None if task is None else codec.peek_at(task, result.encode() if result else None)
+
+
+def _detail(look: ReadView, task_id: str) -> Detail | None:
+    row = _row(look, task_id)
+    task = readable(row) if row else None
+    if row is None or task is None:
+        return None
+    n = row.position.n
+    bodies = bodies_of(look.rows("bodies_get", n))
+    checkpoint, progress = look.row("checkpoint_get", n), look.row("progress_get", n)
+    return Detail(
+        task=task,
+        payload=look.row("payload_get", n)[0].encode(),
+        result=bodies.result,
+        data=bodies.data,
+        checkpoint=checkpoint[0].encode() if checkpoint else None,
+        stages=bodies.stages,
+        events=tuple(_events(look, row.position)),
+        progress=(
+            codec.or_none(codec.decode_progress, progress[0]) if progress and progress[0] else None
+        ),
+    )
+
+
+def _events(look: ReadView, row: TaskPosition) -> Iterator[Event]:
+    """Yield the events of each write, then the handing out that no write has put down yet."""
+    (first,) = look.row("events_first", row.n)
+    yield from _decode_events(row.id, 1, first)
+    for version, started, events in look.rows("journal_get", row.n):
+        if started is not None:
+            yield started_event(row.id, version - 1, *msgspec.json.decode(started))
+        yield from _decode_events(row.id, version, events)
+    if row.started is not None:
+        yield started_event(row.id, row.present, *row.started)
+
+
+def _decode_events(task_id: str, version: int, events: str) -> Iterator[Event]:
+    try:
+        yield from unpack_events(task_id, version, events)
+    except SerialisationError as error:
+        log.warning("task %s has an unreadable event: %s", task_id, error)
+
+
+def _checkpoint(look: ReadView, task_id: str) -> Checkpoint | None:
+    row = _row(look, task_id)
+    found = look.row("checkpoint_get", row.position.n) if row else None
+    if row is None or found is None:
+        return None
+    stages = bodies_of(look.rows("bodies_get", row.position.n)).stages
+    return msgspec.structs.replace(
+        ckpt.decode(found[0].encode()),
+        stage_durations={s.name: round(s.duration_seconds * 1000) for s in stages},
+    )
+
+
+def _tenants(look: ReadView, names: Sequence[str], line_limit: int) -> list[TenantView]:
+    views = {name: view for name, *view in look.rows("tenant_views", listed(names))}
+    return [_tenant(name, views.get(name, NOBODY), _line(look, name, line_limit)) for name in names]
+
+
+def _line(look: ReadView, tenant: str, limit: int) -> tuple[str, ...]:
+    if limit < 1:
+        return ()
+    return tuple(task_id for (task_id,) in look.rows("line_ids", tenant, limit))
+
+
+def _tenant(name: str, view: Sequence[Any], line: tuple[str, ...]) -> TenantView:
+    active, leased, fence, waiting = view
+    return TenantView(
+        tenant=name,
+        active=active,
+        locked_by=active if leased else None,
+        fence=fence,
+        waiting=waiting,
+        line=line,
+    )
+
+
+def _workers(look: ReadView, now: float, live_within_seconds: float) -> list[WorkerInfo]:
+    return [
+        WorkerInfo(beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds)
+        for body, seen in look.rows("workers_all")
+        if (beat := codec.or_none(codec.decode_beat, body)) is not None
+    ]
