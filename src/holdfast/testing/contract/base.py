@@ -1,39 +1,57 @@
-"""The base of the contract: the hook to implement, and a store to work on."""
+"""The base of the contract: the hook to implement, a store to work on, and drivers for it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
 
 from holdfast.ports import Clock, Store
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.drivers.plan_driver import PlanDriver
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
+from holdfast.testing.contract.drivers.switch_driver import SwitchDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 
 
 class Contract(ABC):
-    pytestmark = pytest.mark.asyncio
+    # Not an autouse fixture: those of a derived class come first, so that ``open`` may need them.
+    pytestmark: ClassVar = [pytest.mark.asyncio, pytest.mark.usefixtures("open_for_test")]
+
+    clock: ManualClock
+    store: Store
+    driver: StoreDriver
+    plans: PlanDriver
+    switches: SwitchDriver
+    triggers: TriggerDriver
 
     @abstractmethod
     async def open(self, clock: Clock) -> Store:
         """A store, open and empty, that tells the time by ``clock``. The suite closes it."""
 
-    @pytest.fixture
-    def clock(self) -> ManualClock:
-        return ManualClock()
-
     @pytest_asyncio.fixture
-    async def store(self, clock: ManualClock) -> AsyncIterator[Store]:
-        store = await self.open(clock)
+    async def open_for_test(self) -> AsyncIterator[None]:
+        clock = self.clock = ManualClock()
+        store = self.store = await self.open(clock)
+        self.driver = StoreDriver(store, clock)
+        self.plans, self.switches = PlanDriver(store, clock), SwitchDriver(store, clock)
+        self.triggers = TriggerDriver(store, clock, self.driver)
         try:
-            yield store
+            yield
             findings = await store.admin.doctor(fix=False, limit=100)
             assert not findings, "\n".join(f"{f.invariant} {f.task_id} {f.says}" for f in findings)
         finally:
             await store.close()
 
-    @pytest.fixture
-    def driver(self, store: Store, clock: ManualClock) -> StoreDriver:
-        return StoreDriver(store, clock)
+    @asynccontextmanager
+    async def open_again(self) -> AsyncIterator[Store]:
+        """Open the same data once more, as another process does."""
+        store = await self.open(self.clock)
+        try:
+            yield store
+        finally:
+            await store.close()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.audit import Audit
@@ -28,7 +27,6 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.ports import DuePlans, Kept, Store
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, LEASE_SECONDS
 
 A_YEAR = 366 * 86_400.0
@@ -237,12 +235,6 @@ class PlanDriver:
             cursor = page.cursor
             if cursor is None:
                 return ids
-
-
-class PlanContract(Contract):
-    @pytest.fixture
-    def plans(self, store: Store, clock: ManualClock) -> PlanDriver:
-        return PlanDriver(store, clock)
 
 
 def lease_id(plan: Plan) -> str:

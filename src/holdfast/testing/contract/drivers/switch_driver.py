@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from holdfast.domain.audit import Audit
 from holdfast.ports import Store, Switch, SwitchSetting
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.plan_driver import PlanDriver
-from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
-from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
+from holdfast.testing.contract.drivers.store_driver import ASKER
 
 KIND = {
     Switch.INTAKE: "queue",
@@ -67,19 +62,3 @@ class SwitchDriver:
 
     async def all(self) -> Sequence[SwitchSetting]:
         return await self.store.admin.switches()
-
-
-class OperatingContract(Contract):
-    """A contract with drivers of everything that a person can act on."""
-
-    @pytest.fixture
-    def switches(self, store: Store, clock: ManualClock) -> SwitchDriver:
-        return SwitchDriver(store, clock)
-
-    @pytest.fixture
-    def triggers(self, store: Store, clock: ManualClock, driver: StoreDriver) -> TriggerDriver:
-        return TriggerDriver(store, clock, driver)
-
-    @pytest.fixture
-    def plans(self, store: Store, clock: ManualClock) -> PlanDriver:
-        return PlanDriver(store, clock)

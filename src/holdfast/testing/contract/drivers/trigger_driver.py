@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.audit import Audit
@@ -24,7 +23,6 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.ports import DueTriggers, Filter, Kept, Store
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import (
     ASKER,
     LEASE_SECONDS,
@@ -234,12 +232,6 @@ class TriggerDriver:
             cursor = page.cursor
             if cursor is None:
                 return ids
-
-
-class TriggerContract(Contract):
-    @pytest.fixture
-    def triggers(self, store: Store, clock: ManualClock, driver: StoreDriver) -> TriggerDriver:
-        return TriggerDriver(store, clock, driver)
 
 
 def ids_of(triggers: Sequence[Trigger]) -> list[str]:

@@ -13,9 +13,9 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan.plan import Plan, PlanChange, PlanNext, PlanStatus
 from holdfast.domain.task.transition import Submission
 from holdfast.ports import Switch, Topic
+from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver, patience
-from holdfast.testing.contract.drivers.switch_driver import OperatingContract, SwitchDriver
 from holdfast.testing.contract.tasks.follow_up_tasks import there
 from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
 
@@ -53,88 +53,81 @@ def followed(driver: StoreDriver, change: PlanChange, **fields: Any) -> PlanChan
     return replace(change, follows=(follower(driver, change.after, **fields),))
 
 
-class PlanFollowing(OperatingContract):
+class PlanFollowing(Contract):
     @pytest.mark.parametrize("decide", DECISIONS)
-    async def test_a_task_that_follows_comes_with_the_change(
-        self, plans: PlanDriver, driver: StoreDriver, decide: Decide
-    ) -> None:
-        change = followed(driver, await decide(plans), payload={"of": 1})
+    async def test_a_task_that_follows_comes_with_the_change(self, decide: Decide) -> None:
+        change = followed(self.driver, await decide(self.plans), payload={"of": 1})
         (submission,) = change.follows
-        plan = await plans.commit(change)
-        assert await plans.load(plan) == plan
-        detail = await driver.detail(submission.task)
+        plan = await self.plans.commit(change)
+        assert await self.plans.load(plan) == plan
+        detail = await self.driver.detail(submission.task)
         assert replace(detail.task, order=0) == submission.task
         assert (detail.payload, detail.events) == (b'{"of":1}', submission.events)
-        task = await driver.take(queues=(FOLLOWERS,))
+        task = await self.driver.take(queues=(FOLLOWERS,))
         assert task.id == submission.task.id
-        assert (await driver.complete(task)).settled
+        assert (await self.driver.complete(task)).settled
 
     @pytest.mark.parametrize("decide", DECISIONS)
-    async def test_what_follows_from_a_plan_is_a_signal(
-        self, plans: PlanDriver, driver: StoreDriver, decide: Decide
-    ) -> None:
-        change = followed(driver, await decide(plans))
-        ticket = driver.store.ticket(Topic.READY)
-        waiters = await waiting(driver.store, Topic.READY, number=2)
-        await plans.commit(change)
+    async def test_what_follows_from_a_plan_is_a_signal(self, decide: Decide) -> None:
+        change = followed(self.driver, await decide(self.plans))
+        ticket = self.store.ticket(Topic.READY)
+        waiters = await waiting(self.store, Topic.READY, number=2)
+        await self.plans.commit(change)
         async with patience():
             await asyncio.gather(*waiters)
-            await driver.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+            await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
 
-    async def test_nothing_follows_from_a_stale_change(
-        self, plans: PlanDriver, driver: StoreDriver
-    ) -> None:
-        late = followed(driver, await goes_on(plans))
-        await plans.ask(await plans.load(late.before))
-        await plans.refused(late)
-        plan = await plans.load(late.before)
-        forged = replace(await plans.asked(plan), lease="somebody-else")
-        await plans.refused(followed(driver, forged))
-        unknown = plans.unsaved("unknown")
-        await plans.refused(followed(driver, replace(await plans.asked(plan), after=unknown)))
-        assert await there(driver) == []
+    async def test_nothing_follows_from_a_stale_change(self) -> None:
+        late = followed(self.driver, await goes_on(self.plans))
+        await self.plans.ask(await self.plans.load(late.before))
+        await self.plans.refused(late)
+        plan = await self.plans.load(late.before)
+        forged = replace(await self.plans.asked(plan), lease="somebody-else")
+        await self.plans.refused(followed(self.driver, forged))
+        unknown = self.plans.unsaved("unknown")
+        await self.plans.refused(
+            followed(self.driver, replace(await self.plans.asked(plan), after=unknown))
+        )
+        assert await there(self.driver) == []
 
     @pytest.mark.parametrize("decide", DECISIONS)
-    async def test_from_a_repeated_change_nothing_follows_again(
-        self, plans: PlanDriver, driver: StoreDriver, decide: Decide
-    ) -> None:
-        change = followed(driver, await decide(plans))
-        plan = await plans.commit(change)
-        before = await driver.detail(change.follows[0].task)
-        assert await plans.commit(change) == plan
-        await plans.commit(replace(change, follows=(follower(driver, plan, "new"),)))
-        assert await driver.detail(change.follows[0].task) == before
-        assert await there(driver) == [before.task.id]
+    async def test_from_a_repeated_change_nothing_follows_again(self, decide: Decide) -> None:
+        change = followed(self.driver, await decide(self.plans))
+        plan = await self.plans.commit(change)
+        before = await self.driver.detail(change.follows[0].task)
+        assert await self.plans.commit(change) == plan
+        await self.plans.commit(replace(change, follows=(follower(self.driver, plan, "new"),)))
+        assert await self.driver.detail(change.follows[0].task) == before
+        assert await there(self.driver) == [before.task.id]
 
-    async def test_an_id_that_was_there_is_left_as_it_is(
-        self, plans: PlanDriver, driver: StoreDriver
-    ) -> None:
-        change = followed(driver, await goes_on(plans))
-        plan = await plans.commit(change)
-        before = await driver.detail(change.follows[0].task)
-        again, other = follower(driver, plan, payload="other"), follower(driver, plan, "other")
-        await plans.commit(replace(await plans.decided(plan), follows=(again, other, other)))
-        assert await driver.detail(change.follows[0].task) == before
-        assert await driver.claim_ids(queues=(FOLLOWERS,)) == [before.task.id, other.task.id]
+    async def test_an_id_that_was_there_is_left_as_it_is(self) -> None:
+        change = followed(self.driver, await goes_on(self.plans))
+        plan = await self.plans.commit(change)
+        before = await self.driver.detail(change.follows[0].task)
+        again, other = (
+            follower(self.driver, plan, payload="other"),
+            follower(self.driver, plan, "other"),
+        )
+        await self.plans.commit(
+            replace(await self.plans.decided(plan), follows=(again, other, other))
+        )
+        assert await self.driver.detail(change.follows[0].task) == before
+        assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == [before.task.id, other.task.id]
 
-    async def test_a_shut_queue_keeps_nothing_back_that_a_plan_has_done(
-        self, plans: PlanDriver, driver: StoreDriver, switches: SwitchDriver
-    ) -> None:
-        await switches.off(Switch.INTAKE, FOLLOWERS)
-        change = followed(driver, await completes(plans))
-        await plans.commit(change)
-        assert await driver.claim_ids(queues=(FOLLOWERS,)) == [change.follows[0].task.id]
+    async def test_a_shut_queue_keeps_nothing_back_that_a_plan_has_done(self) -> None:
+        await self.switches.off(Switch.INTAKE, FOLLOWERS)
+        change = followed(self.driver, await completes(self.plans))
+        await self.plans.commit(change)
+        assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == [change.follows[0].task.id]
 
-    async def test_without_a_task_that_could_not_be_read_back_the_plan_stays_as_it_is(
-        self, plans: PlanDriver, driver: StoreDriver
-    ) -> None:
-        change = followed(driver, await goes_on(plans))
+    async def test_without_a_task_that_could_not_be_read_back_the_plan_stays_as_it_is(self) -> None:
+        change = followed(self.driver, await goes_on(self.plans))
         (good,) = change.follows
         wrong: Any = object()
         bad = replace(good, task=replace(good.task, user=wrong))
-        before = await plans.all_of(change.after.id)
+        before = await self.plans.all_of(change.after.id)
         with pytest.raises(SerialisationError):
-            await plans.port.apply(replace(change, follows=(good, bad)))
-        assert await plans.all_of(change.after.id) == before
-        assert await there(driver) == []
-        await plans.commit(change)
+            await self.plans.port.apply(replace(change, follows=(good, bad)))
+        assert await self.plans.all_of(change.after.id) == before
+        assert await there(self.driver) == []
+        await self.plans.commit(change)

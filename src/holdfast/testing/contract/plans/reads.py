@@ -10,7 +10,8 @@ import pytest
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan import events as ev
 from holdfast.domain.plan.plan import SETTLED, Plan, PlanNext, PlanStatus
-from holdfast.testing.contract.drivers.plan_driver import A_YEAR, ADMITTED, PlanContract, PlanDriver
+from holdfast.testing.contract.base import Contract
+from holdfast.testing.contract.drivers.plan_driver import A_YEAR, ADMITTED
 from holdfast.testing.contract.drivers.store_driver import ASKER
 
 FACTS: dict[str, Any] = {
@@ -43,74 +44,70 @@ def versions(events: Sequence[ev.PlanEvent]) -> list[int]:
     return [event.version for event in events]
 
 
-class PlanEvents(PlanContract):
+class PlanEvents(Contract):
     @pytest.mark.parametrize("name", list(ev.KINDS))
-    async def test_every_kind_of_event_is_kept(self, plans: PlanDriver, name: str) -> None:
-        plan = await plans.ready()
+    async def test_every_kind_of_event_is_kept(self, name: str) -> None:
+        plan = await self.plans.ready()
         events = facts(plan, ev.KINDS[name])
-        await plans.ask(plan, events=events)
-        assert list(await plans.port.events(plan.id, limit=10, after_version=2)) == events
+        await self.plans.ask(plan, events=events)
+        assert list(await self.plans.port.events(plan.id, limit=10, after_version=2)) == events
 
-    async def test_events_are_there_in_order_with_the_versions_they_made(
-        self, plans: PlanDriver
-    ) -> None:
-        plan = await plans.driven()
+    async def test_events_are_there_in_order_with_the_versions_they_made(self) -> None:
+        plan = await self.plans.driven()
         told = facts(plan, ev.PlanStarted, ev.WaveStarted, ev.PlanAdvanced)
-        plan = await plans.drive(plan, events=told)
+        plan = await self.plans.drive(plan, events=told)
         last = facts(plan, ev.WaveEnded, ev.PlanCompleted)
-        await plans.drive(plan, events=last)
-        found = list(await plans.port.events(plan.id, limit=100))
+        await self.plans.drive(plan, events=last)
+        found = list(await self.plans.port.events(plan.id, limit=100))
         assert versions(found) == [1, 2, 3, 3, 3, 4, 4]
         assert found[2:] == told + last
-        assert list(await plans.port.events(plan.id, limit=100, after_version=3)) == last
-        assert list(await plans.port.events(plan.id, limit=100, after_version=4)) == []
+        assert list(await self.plans.port.events(plan.id, limit=100, after_version=3)) == last
+        assert list(await self.plans.port.events(plan.id, limit=100, after_version=4)) == []
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
-    async def test_the_events_of_a_version_are_never_parted(
-        self, plans: PlanDriver, limit: int
-    ) -> None:
-        plan = await plans.driven()
+    async def test_the_events_of_a_version_are_never_parted(self, limit: int) -> None:
+        plan = await self.plans.driven()
         for number in (3, 1, 2):
-            plan = await plans.drive(plan, events=facts(plan, *[ev.PlanAdvanced] * number))
+            plan = await self.plans.drive(plan, events=facts(plan, *[ev.PlanAdvanced] * number))
         pages: list[list[int]] = []
-        while page := await plans.port.events(
+        while page := await self.plans.port.events(
             plan.id, limit=limit, after_version=pages[-1][-1] if pages else 0
         ):
             pages.append(versions(page))
         assert [version for page in pages for version in page] == [1, 2, 3, 3, 3, 4, 5, 5]
 
-    async def test_events_belong_to_one_plan(self, plans: PlanDriver) -> None:
-        one = await plans.ready("a")
-        await plans.ready("a.b")
-        assert {event.plan_id for event in await plans.port.events(one.id, limit=99)} == {"a"}
+    async def test_events_belong_to_one_plan(self) -> None:
+        one = await self.plans.ready("a")
+        await self.plans.ready("a.b")
+        assert {event.plan_id for event in await self.plans.port.events(one.id, limit=99)} == {"a"}
 
 
-class PlanPaging(PlanContract):
+class PlanPaging(Contract):
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
-    async def test_the_newest_plan_comes_first(self, plans: PlanDriver, limit: int) -> None:
+    async def test_the_newest_plan_comes_first(self, limit: int) -> None:
         ids = []
         for name in "dbeac":
-            ids.append((await plans.create(name)).id)
-            plans.clock.advance(1)
-        await plans.create("zz", created_at=plans.clock.now() - 100)
-        assert await plans.all_ids(limit=limit) == [*ids[::-1], "zz"]
+            ids.append((await self.plans.create(name)).id)
+            self.clock.advance(1)
+        await self.plans.create("zz", created_at=self.clock.now() - 100)
+        assert await self.plans.all_ids(limit=limit) == [*ids[::-1], "zz"]
 
     @pytest.mark.parametrize("limit", [1, 2, 100])
-    async def test_plans_of_one_moment_are_all_there(self, plans: PlanDriver, limit: int) -> None:
-        ids = [(await plans.create(name)).id for name in "bdac"]
-        assert await plans.all_ids(limit=limit) == sorted(ids, reverse=True)
+    async def test_plans_of_one_moment_are_all_there(self, limit: int) -> None:
+        ids = [(await self.plans.create(name)).id for name in "bdac"]
+        assert await self.plans.all_ids(limit=limit) == sorted(ids, reverse=True)
 
-    async def test_no_plans_are_an_empty_page(self, plans: PlanDriver) -> None:
-        page = await plans.port.find(limit=10)
+    async def test_no_plans_are_an_empty_page(self) -> None:
+        page = await self.plans.port.find(limit=10)
         assert (page.plans, page.cursor) == ((), None)
 
-    async def test_plans_are_found_by_their_present_status(self, plans: PlanDriver) -> None:
-        created = await plans.create("a")
-        paused = await plans.ask(await plans.ready("b"), status=PlanStatus.PAUSED)
-        ready = await plans.ready("c")
+    async def test_plans_are_found_by_their_present_status(self) -> None:
+        created = await self.plans.create("a")
+        paused = await self.plans.ask(await self.plans.ready("b"), status=PlanStatus.PAUSED)
+        ready = await self.plans.ready("c")
 
         async def found(*statuses: PlanStatus) -> list[str]:
-            return await plans.all_ids(limit=1, statuses=statuses)
+            return await self.plans.all_ids(limit=1, statuses=statuses)
 
         assert await found(PlanStatus.CREATED) == [created.id]
         assert await found(PlanStatus.READY) == [ready.id]
@@ -119,98 +116,90 @@ class PlanPaging(PlanContract):
         assert await found() == [ready.id, paused.id, created.id]
 
     @pytest.mark.parametrize("cursor", ["not a cursor", "*\n"])
-    async def test_a_cursor_that_no_page_of_plans_gave_is_refused(
-        self, plans: PlanDriver, cursor: str
-    ) -> None:
+    async def test_a_cursor_that_no_page_of_plans_gave_is_refused(self, cursor: str) -> None:
         with pytest.raises(InvalidInput):
-            await plans.port.find(limit=10, cursor=cursor)
+            await self.plans.port.find(limit=10, cursor=cursor)
 
 
-class PlanKeeping(PlanContract):
-    async def test_a_settled_plan_goes_with_all_that_belongs_to_it(self, plans: PlanDriver) -> None:
-        plan = await plans.drive(await plans.driven(keep_seconds=100), moves={0: ADMITTED})
-        plan = await plans.drive(plan, status=PlanStatus.COMPLETED)
-        before = await plans.all_of(plan.id)
-        plans.clock.advance(99)
-        assert await plans.prune() == 0
-        assert await plans.all_of(plan.id) == before
-        plans.clock.advance(2)
-        assert await plans.prune() == 1
-        assert await plans.all_of(plan.id) == (None, None, {}, [], [])
-        assert await plans.all_ids() == []
-        assert await plans.prune() == 0
+class PlanKeeping(Contract):
+    async def test_a_settled_plan_goes_with_all_that_belongs_to_it(self) -> None:
+        plan = await self.plans.drive(
+            await self.plans.driven(keep_seconds=100), moves={0: ADMITTED}
+        )
+        plan = await self.plans.drive(plan, status=PlanStatus.COMPLETED)
+        before = await self.plans.all_of(plan.id)
+        self.clock.advance(99)
+        assert await self.plans.prune() == 0
+        assert await self.plans.all_of(plan.id) == before
+        self.clock.advance(2)
+        assert await self.plans.prune() == 1
+        assert await self.plans.all_of(plan.id) == (None, None, {}, [], [])
+        assert await self.plans.all_ids() == []
+        assert await self.plans.prune() == 0
 
-    async def test_the_time_of_a_plan_counts_from_its_end(self, plans: PlanDriver) -> None:
-        plan = await plans.driven(keep_seconds=100)
-        plans.clock.advance(A_YEAR)
-        await plans.drive(plan, status=PlanStatus.CANCELLED)
-        plans.clock.advance(99)
-        assert await plans.prune() == 0
+    async def test_the_time_of_a_plan_counts_from_its_end(self) -> None:
+        plan = await self.plans.driven(keep_seconds=100)
+        self.clock.advance(A_YEAR)
+        await self.plans.drive(plan, status=PlanStatus.CANCELLED)
+        self.clock.advance(99)
+        assert await self.plans.prune() == 0
 
-    async def test_the_age_asked_for_may_keep_a_plan_longer(self, plans: PlanDriver) -> None:
-        await plans.settled(keep_seconds=10)
-        plans.clock.advance(60)
-        assert await plans.prune(older_than_seconds=100) == 0
-        plans.clock.advance(60)
-        assert await plans.prune(older_than_seconds=100) == 1
+    async def test_the_age_asked_for_may_keep_a_plan_longer(self) -> None:
+        await self.plans.settled(keep_seconds=10)
+        self.clock.advance(60)
+        assert await self.plans.prune(older_than_seconds=100) == 0
+        self.clock.advance(60)
+        assert await self.plans.prune(older_than_seconds=100) == 1
 
-    async def test_told_to_a_settled_plan_goes_before_its_time_is_over(
-        self, plans: PlanDriver
-    ) -> None:
+    async def test_told_to_a_settled_plan_goes_before_its_time_is_over(self) -> None:
         for _ in range(2):
-            await plans.settled(keep_seconds=A_YEAR)
-        plans.clock.advance(60)
-        assert await plans.prune(older_than_seconds=100, ignore_keep=True) == 0
-        assert await plans.prune(older_than_seconds=10) == 0
-        assert await plans.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
-        assert await plans.prune(older_than_seconds=10, ignore_keep=True) == 2
-        assert await plans.all_ids() == []
+            await self.plans.settled(keep_seconds=A_YEAR)
+        self.clock.advance(60)
+        assert await self.plans.prune(older_than_seconds=100, ignore_keep=True) == 0
+        assert await self.plans.prune(older_than_seconds=10) == 0
+        assert await self.plans.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
+        assert await self.plans.prune(older_than_seconds=10, ignore_keep=True) == 2
+        assert await self.plans.all_ids() == []
 
-    async def test_a_dry_run_counts_plans_and_the_limit_holds(self, plans: PlanDriver) -> None:
+    async def test_a_dry_run_counts_plans_and_the_limit_holds(self) -> None:
         for _ in range(3):
-            await plans.settled(keep_seconds=1)
-        plans.clock.advance(2)
-        assert [await plans.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
-        assert len(await plans.all_ids()) == 3
-        assert [await plans.prune(limit=2) for _ in range(3)] == [2, 1, 0]
+            await self.plans.settled(keep_seconds=1)
+        self.clock.advance(2)
+        assert [await self.plans.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
+        assert len(await self.plans.all_ids()) == 3
+        assert [await self.plans.prune(limit=2) for _ in range(3)] == [2, 1, 0]
 
-    async def test_settled_plans_are_counted_before_they_are_pruned(
-        self, plans: PlanDriver
-    ) -> None:
-        await plans.settled(keep_seconds=1)
-        plans.clock.advance(2)
-        assert await plans.prune(limit=9, dry_run=True) == 1
-        assert await plans.prune(limit=9) == 1
-        assert await plans.all_ids() == []
+    async def test_settled_plans_are_counted_before_they_are_pruned(self) -> None:
+        await self.plans.settled(keep_seconds=1)
+        self.clock.advance(2)
+        assert await self.plans.prune(limit=9, dry_run=True) == 1
+        assert await self.plans.prune(limit=9) == 1
+        assert await self.plans.all_ids() == []
 
     @pytest.mark.parametrize("status", [s for s in PlanStatus if s not in SETTLED])
-    async def test_no_unsettled_plan_is_ever_trimmed(
-        self, plans: PlanDriver, status: PlanStatus
-    ) -> None:
-        plan = await plans.driven(keep_seconds=0)
-        await plans.drive(plan, status=status, next=PlanNext.REST, moves={0: ADMITTED})
-        before = await plans.all_of(plan.id)
-        plans.clock.advance(A_YEAR)
-        assert await plans.prune() == 0
-        assert await plans.all_of(plan.id) == before
+    async def test_no_unsettled_plan_is_ever_trimmed(self, status: PlanStatus) -> None:
+        plan = await self.plans.driven(keep_seconds=0)
+        await self.plans.drive(plan, status=status, next=PlanNext.REST, moves={0: ADMITTED})
+        before = await self.plans.all_of(plan.id)
+        self.clock.advance(A_YEAR)
+        assert await self.plans.prune() == 0
+        assert await self.plans.all_of(plan.id) == before
 
-    async def test_a_plan_brought_back_from_its_end_is_not_trimmed(self, plans: PlanDriver) -> None:
-        plan = await plans.settled(keep_seconds=1)
-        await plans.ask(plan, status=PlanStatus.ROLLING_BACK)
-        plans.clock.advance(A_YEAR)
-        assert await plans.prune() == 0
-        taken = await plans.take()
+    async def test_a_plan_brought_back_from_its_end_is_not_trimmed(self) -> None:
+        plan = await self.plans.settled(keep_seconds=1)
+        await self.plans.ask(plan, status=PlanStatus.ROLLING_BACK)
+        self.clock.advance(A_YEAR)
+        assert await self.plans.prune() == 0
+        taken = await self.plans.take()
         assert (taken.id, taken.settled_at) == (plan.id, None)
-        await plans.drive(taken, status=PlanStatus.ROLLED_BACK)
-        plans.clock.advance(2)
-        assert await plans.prune() == 1
+        await self.plans.drive(taken, status=PlanStatus.ROLLED_BACK)
+        self.clock.advance(2)
+        assert await self.plans.prune() == 1
 
-    async def test_the_id_of_a_plan_that_has_gone_may_be_used_again(
-        self, plans: PlanDriver
-    ) -> None:
-        await plans.settled(name="upgrade-7", keep_seconds=1)
-        plans.clock.advance(2)
-        await plans.prune()
-        again = await plans.ready("upgrade-7", size=2)
+    async def test_the_id_of_a_plan_that_has_gone_may_be_used_again(self) -> None:
+        await self.plans.settled(name="upgrade-7", keep_seconds=1)
+        self.clock.advance(2)
+        await self.plans.prune()
+        again = await self.plans.ready("upgrade-7", size=2)
         assert (again.version, again.total) == (2, 2)
-        assert await plans.claim_ids() == ["upgrade-7"]
+        assert await self.plans.claim_ids() == ["upgrade-7"]

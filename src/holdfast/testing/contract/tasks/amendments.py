@@ -36,121 +36,123 @@ async def checkpoint_of(driver: StoreDriver, task: Task) -> Checkpoint:
 
 
 class Amendments(Contract):
-    async def amended(self, driver: StoreDriver, task: Task, **given: object) -> Transition:
-        found = await driver.store.views.checkpoint(task.id)
-        return amendment.amend(task, ask(driver), msgspec.convert(given, Amendment), found)
+    async def amended(self, task: Task, **given: object) -> Transition:
+        found = await self.store.views.checkpoint(task.id)
+        return amendment.amend(task, ask(self.driver), msgspec.convert(given, Amendment), found)
 
-    async def test_an_amended_task_is_handed_out_with_the_new_payload(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.suspend(await driver.start(tenant="t"))
-        after = await driver.commit(await self.amended(driver, task, payload=NEW))
+    async def test_an_amended_task_is_handed_out_with_the_new_payload(self) -> None:
+        task = await self.driver.suspend(await self.driver.start(tenant="t"))
+        after = await self.driver.commit(await self.amended(task, payload=NEW))
         assert (after.status, after.place) == (Status.PENDING, Place.READY)
-        (claimed,) = await driver.claim()
+        (claimed,) = await self.driver.claim()
         assert claimed.payload == NEW
-        detail = await driver.detail(after)
+        detail = await self.driver.detail(after)
         assert detail.payload == NEW
-        assert (await driver.events(after))[-3:] == ["TaskAmended", "TaskRetried", "TaskStarted"]
-        assert await driver.store.admin.doctor(fix=False, limit=10) == []
+        assert (await self.driver.events(after))[-3:] == [
+            "TaskAmended",
+            "TaskRetried",
+            "TaskStarted",
+        ]
+        assert await self.store.admin.doctor(fix=False, limit=10) == []
 
-    async def test_an_amended_task_is_handed_out_with_the_new_data(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.suspend(await driver.finish_stage(await driver.start(), cursor=1))
-        before = await checkpoint_of(driver, task)
-        await driver.commit(await self.amended(driver, task, data={"cursor": 2}))
-        saved = await checkpoint_of(driver, task)
+    async def test_an_amended_task_is_handed_out_with_the_new_data(self) -> None:
+        task = await self.driver.suspend(
+            await self.driver.finish_stage(await self.driver.start(), cursor=1)
+        )
+        before = await checkpoint_of(self.driver, task)
+        await self.driver.commit(await self.amended(task, data={"cursor": 2}))
+        saved = await checkpoint_of(self.driver, task)
         assert (saved.custom_data, saved.version) == ({"cursor": 2}, before.version + 1)
         assert saved.completed_stage_names == before.completed_stage_names
-        task = await driver.complete(await driver.take())
+        task = await self.driver.complete(await self.driver.take())
         assert task.status is Status.COMPLETED
 
-    async def test_before_the_first_checkpoint_the_data_is_beside_the_record(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.suspend(await driver.start())
-        await driver.commit(await self.amended(driver, task, data={"cursor": 2}))
-        (claimed,) = await driver.claim()
+    async def test_before_the_first_checkpoint_the_data_is_beside_the_record(self) -> None:
+        task = await self.driver.suspend(await self.driver.start())
+        await self.driver.commit(await self.amended(task, data={"cursor": 2}))
+        (claimed,) = await self.driver.claim()
         assert claimed.checkpoint is None
         assert claimed.data == b'{"cursor":2}'
 
-    async def test_the_first_payload_still_answers_for_its_key(self, driver: StoreDriver) -> None:
-        submission = driver.submission(key="k", tenant="t")
-        await driver.insert(submission)
-        task = await driver.suspend(await driver.take())
-        await driver.commit(await self.amended(driver, task, payload=NEW))
-        again = driver.submission(key="k", tenant="t")
+    async def test_the_first_payload_still_answers_for_its_key(self) -> None:
+        submission = self.driver.submission(key="k", tenant="t")
+        await self.driver.insert(submission)
+        task = await self.driver.suspend(await self.driver.take())
+        await self.driver.commit(await self.amended(task, payload=NEW))
+        again = self.driver.submission(key="k", tenant="t")
         again = msgspec.structs.replace(again, digest=submission.digest)
-        (answer,) = await driver.store.tasks.insert([again], depth_limit=100)
+        (answer,) = await self.store.tasks.insert([again], depth_limit=100)
         assert answer == Existing(task.id)
 
-    async def test_a_repeated_amendment_has_one_effect(self, driver: StoreDriver) -> None:
-        task = await driver.suspend(await driver.start())
-        transition = await self.amended(driver, task, payload=NEW)
-        first = await driver.apply(transition)
-        assert await driver.apply(transition) == first
-        assert len(await driver.store.admin.audits(limit=10)) == 1
+    async def test_a_repeated_amendment_has_one_effect(self) -> None:
+        task = await self.driver.suspend(await self.driver.start())
+        transition = await self.amended(task, payload=NEW)
+        first = await self.driver.apply(transition)
+        assert await self.driver.apply(transition) == first
+        assert len(await self.store.admin.audits(limit=10)) == 1
 
-    async def test_an_amendment_of_another_version_changes_nothing(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.suspend(await driver.start())
-        late = await self.amended(driver, task, payload=NEW)
-        await driver.ask(Command.RETRY, task)
-        assert isinstance(await driver.apply(late), Stale)
-        (claimed,) = await driver.claim()
+    async def test_an_amendment_of_another_version_changes_nothing(self) -> None:
+        task = await self.driver.suspend(await self.driver.start())
+        late = await self.amended(task, payload=NEW)
+        await self.driver.ask(Command.RETRY, task)
+        assert isinstance(await self.driver.apply(late), Stale)
+        (claimed,) = await self.driver.claim()
         assert claimed.payload != NEW
 
-    async def test_only_a_suspended_task_is_amended(self, driver: StoreDriver) -> None:
-        for task in (await driver.start(), await driver.submit()):
+    async def test_only_a_suspended_task_is_amended(self) -> None:
+        for task in (await self.driver.start(), await self.driver.submit()):
             with pytest.raises(NotSuspended):
-                await self.amended(driver, task, payload=NEW)
+                await self.amended(task, payload=NEW)
 
 
 class PuttingCheckpoints(Contract):
-    async def test_a_checkpoint_is_put_in_place_of_the_one_that_was_read(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.suspend(await driver.finish_stage(await driver.start(), cursor=1))
-        read = await checkpoint_of(driver, task)
-        given = msgspec.structs.replace(read, custom_data={"cursor": 9})
-        after = await driver.commit(amendment.put_checkpoint(task, ask(driver), given, read))
-        assert (after.status, after.place) == (Status.FAILED, Place.PARKED)
-        saved = await checkpoint_of(driver, task)
-        assert (saved.custom_data, saved.version) == ({"cursor": 9}, read.version + 1)
-        assert (await driver.events(after))[-1] == "CheckpointPut"
-        assert await driver.store.admin.doctor(fix=False, limit=10) == []
-        await driver.ask(Command.RETRY, after)
-        assert (await driver.complete(await driver.take())).status is Status.COMPLETED
-
-    async def test_a_checkpoint_is_removed_and_put_back(self, driver: StoreDriver) -> None:
-        task = await driver.suspend(await driver.finish_stage(await driver.start(), cursor=1))
-        read = await checkpoint_of(driver, task)
-        after = await driver.commit(amendment.remove_checkpoint(task, ask(driver), read))
-        assert await driver.store.views.checkpoint(task.id) is None
-        assert (await driver.events(after))[-1] == "CheckpointRemoved"
-        with pytest.raises(CheckpointGone):
-            amendment.remove_checkpoint(after, ask(driver), None)
-        with pytest.raises(CheckpointConflict, match="has no checkpoint"):
-            amendment.put_checkpoint(after, ask(driver, "ask-2"), read, None)
-        first = msgspec.structs.replace(read, version=0)
-        after = await driver.commit(
-            amendment.put_checkpoint(after, ask(driver, "ask-2"), first, None)
+    async def test_a_checkpoint_is_put_in_place_of_the_one_that_was_read(self) -> None:
+        task = await self.driver.suspend(
+            await self.driver.finish_stage(await self.driver.start(), cursor=1)
         )
-        saved = await checkpoint_of(driver, task)
-        assert (saved.custom_data, saved.version) == ({"cursor": 1}, 1)
-        assert await driver.store.admin.doctor(fix=False, limit=10) == []
-        assert len(await driver.store.admin.audits(limit=10)) == 2
+        read = await checkpoint_of(self.driver, task)
+        given = msgspec.structs.replace(read, custom_data={"cursor": 9})
+        after = await self.driver.commit(
+            amendment.put_checkpoint(task, ask(self.driver), given, read)
+        )
+        assert (after.status, after.place) == (Status.FAILED, Place.PARKED)
+        saved = await checkpoint_of(self.driver, task)
+        assert (saved.custom_data, saved.version) == ({"cursor": 9}, read.version + 1)
+        assert (await self.driver.events(after))[-1] == "CheckpointPut"
+        assert await self.store.admin.doctor(fix=False, limit=10) == []
+        await self.driver.ask(Command.RETRY, after)
+        assert (await self.driver.complete(await self.driver.take())).status is Status.COMPLETED
 
-    async def test_a_task_under_lease_keeps_its_checkpoint(self, driver: StoreDriver) -> None:
-        task = await driver.finish_stage(await driver.start())
-        read = await checkpoint_of(driver, task)
+    async def test_a_checkpoint_is_removed_and_put_back(self) -> None:
+        task = await self.driver.suspend(
+            await self.driver.finish_stage(await self.driver.start(), cursor=1)
+        )
+        read = await checkpoint_of(self.driver, task)
+        after = await self.driver.commit(amendment.remove_checkpoint(task, ask(self.driver), read))
+        assert await self.store.views.checkpoint(task.id) is None
+        assert (await self.driver.events(after))[-1] == "CheckpointRemoved"
+        with pytest.raises(CheckpointGone):
+            amendment.remove_checkpoint(after, ask(self.driver), None)
+        with pytest.raises(CheckpointConflict, match="has no checkpoint"):
+            amendment.put_checkpoint(after, ask(self.driver, "ask-2"), read, None)
+        first = msgspec.structs.replace(read, version=0)
+        after = await self.driver.commit(
+            amendment.put_checkpoint(after, ask(self.driver, "ask-2"), first, None)
+        )
+        saved = await checkpoint_of(self.driver, task)
+        assert (saved.custom_data, saved.version) == ({"cursor": 1}, 1)
+        assert await self.store.admin.doctor(fix=False, limit=10) == []
+        assert len(await self.store.admin.audits(limit=10)) == 2
+
+    async def test_a_task_under_lease_keeps_its_checkpoint(self) -> None:
+        task = await self.driver.finish_stage(await self.driver.start())
+        read = await checkpoint_of(self.driver, task)
         with pytest.raises(IllegalTransition):
-            amendment.put_checkpoint(task, ask(driver), read, read)
+            amendment.put_checkpoint(task, ask(self.driver), read, read)
         with pytest.raises(IllegalTransition):
-            amendment.remove_checkpoint(task, ask(driver), read)
+            amendment.remove_checkpoint(task, ask(self.driver), read)
         resting = msgspec.structs.replace(task, status=Status.FAILED, lease=None)
-        late = amendment.remove_checkpoint(resting, ask(driver), read)
+        late = amendment.remove_checkpoint(resting, ask(self.driver), read)
         late = msgspec.structs.replace(late, before=msgspec.structs.replace(resting, version=1))
-        assert isinstance(await driver.apply(late), Stale)
-        assert await checkpoint_of(driver, task) == read
+        assert isinstance(await self.driver.apply(late), Stale)
+        assert await checkpoint_of(self.driver, task) == read

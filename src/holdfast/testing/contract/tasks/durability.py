@@ -7,7 +7,6 @@ import asyncio
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.transition import Applied, Existing
 from holdfast.ports import Filter, Kept, Topic
-from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import StoreDriver, patience
 from holdfast.testing.contract.tasks.signals import waiting
@@ -16,26 +15,26 @@ from holdfast.testing.contract.tasks.signals import waiting
 class Durability(Contract):
     """``open`` is called more than once in a test and must open the same data each time."""
 
-    async def test_the_store_says_that_it_is_durable(self, driver: StoreDriver) -> None:
-        assert driver.store.durable
+    async def test_the_store_says_that_it_is_durable(self) -> None:
+        assert self.store.durable
 
-    async def test_everything_is_there_again_after_a_restart(
-        self, driver: StoreDriver, clock: ManualClock
-    ) -> None:
-        await driver.complete(await driver.start(key="gone", keep_seconds=0))
-        await driver.suspend(await driver.finish_stage(await driver.start(), cursor=7))
-        await driver.fail(await driver.start(), retry_seconds=60)
-        held = await driver.finish_stage(await driver.start(tenant="t"))
-        waiting = await driver.submit_many(2, tenant="t")
-        await driver.ask(Command.PAUSE, await driver.load(waiting[0]))
-        before = (await driver.store.views.find(Filter(), limit=100)).tasks
-        details = [await driver.detail(task) for task in before]
-        stats = await driver.store.views.stats()
-        view = await driver.tenant("t")
-        await driver.store.close()
+    async def test_everything_is_there_again_after_a_restart(self) -> None:
+        await self.driver.complete(await self.driver.start(key="gone", keep_seconds=0))
+        await self.driver.suspend(
+            await self.driver.finish_stage(await self.driver.start(), cursor=7)
+        )
+        await self.driver.fail(await self.driver.start(), retry_seconds=60)
+        held = await self.driver.finish_stage(await self.driver.start(tenant="t"))
+        waiting = await self.driver.submit_many(2, tenant="t")
+        await self.driver.ask(Command.PAUSE, await self.driver.load(waiting[0]))
+        before = (await self.store.views.find(Filter(), limit=100)).tasks
+        details = [await self.driver.detail(task) for task in before]
+        stats = await self.store.views.stats()
+        view = await self.driver.tenant("t")
+        await self.store.close()
 
-        again = StoreDriver(await self.open(clock), clock)
-        try:
+        async with self.open_again() as store:
+            again = StoreDriver(store, self.clock)
             assert (await again.store.views.find(Filter(), limit=100)).tasks == before
             assert [await again.detail(task) for task in before] == details
             assert (await again.store.views.stats()).moves == stats.moves
@@ -45,7 +44,7 @@ class Durability(Contract):
             task = await again.complete(held)
             assert task.status is Status.COMPLETED
             assert await again.claim_ids() == waiting[1:]
-            clock.advance(60)
+            self.clock.advance(60)
             assert (await again.store.tasks.promote(limit=10)).count == 1
             assert isinstance(
                 (await again.insert(again.submission(key="gone", id="x")))[0], Existing
@@ -57,59 +56,44 @@ class Durability(Contract):
                 == 0
             )
             assert not await again.store.admin.doctor(fix=False, limit=10)
-        finally:
-            await again.store.close()
-        await driver.store.open()
+        await self.store.open()
 
-    async def test_a_repeat_is_known_after_a_restart(
-        self, driver: StoreDriver, clock: ManualClock
-    ) -> None:
-        transition = await driver.done(await driver.start())
-        first = await driver.apply(transition)
-        await driver.store.close()
-        again = await self.open(clock)
-        try:
+    async def test_a_repeat_is_known_after_a_restart(self) -> None:
+        transition = await self.driver.done(await self.driver.start())
+        first = await self.driver.apply(transition)
+        await self.store.close()
+        async with self.open_again() as again:
             assert await again.tasks.apply([transition]) == [first]
-        finally:
-            await again.close()
-        await driver.store.open()
+        await self.store.open()
 
-    async def test_two_that_have_it_open_share_its_tasks(
-        self, driver: StoreDriver, clock: ManualClock
-    ) -> None:
-        other = StoreDriver(await self.open(clock), clock)
-        try:
-            ids = await driver.submit_many(20) + await driver.submit_many(5, tenant="t")
+    async def test_two_that_have_it_open_share_its_tasks(self) -> None:
+        async with self.open_again() as store:
+            other = StoreDriver(store, self.clock)
+            ids = await self.driver.submit_many(20) + await self.driver.submit_many(5, tenant="t")
             claims = await asyncio.gather(
-                *(side.claim_ids(f"w-{n}", limit=3) for n in range(5) for side in (driver, other))
+                *(
+                    side.claim_ids(f"w-{n}", limit=3)
+                    for n in range(5)
+                    for side in (self.driver, other)
+                )
             )
             got = [task_id for claim in claims for task_id in claim]
             assert sorted(got) == ids[:21]
-        finally:
-            await other.store.close()
 
-    async def test_what_one_writes_the_other_compares_with(
-        self, driver: StoreDriver, clock: ManualClock
-    ) -> None:
-        other = StoreDriver(await self.open(clock), clock)
-        try:
-            task = await driver.start()
-            stage, pause = await driver.done(task), other.asked(Command.PAUSE, task)
-            outcomes = await asyncio.gather(driver.apply(stage), other.apply(pause))
+    async def test_what_one_writes_the_other_compares_with(self) -> None:
+        async with self.open_again() as store:
+            other = StoreDriver(store, self.clock)
+            task = await self.driver.start()
+            stage, pause = await self.driver.done(task), other.asked(Command.PAUSE, task)
+            outcomes = await asyncio.gather(self.driver.apply(stage), other.apply(pause))
             assert sum(isinstance(outcome, Applied) for outcome in outcomes) == 1
-            assert await driver.load(task.id) == await other.load(task.id)
-        finally:
-            await other.store.close()
+            assert await self.driver.load(task.id) == await other.load(task.id)
 
-    async def test_what_one_writes_wakes_those_who_wait_at_the_other(
-        self, driver: StoreDriver, clock: ManualClock
-    ) -> None:
-        other = StoreDriver(await self.open(clock), clock)
-        try:
+    async def test_what_one_writes_wakes_those_who_wait_at_the_other(self) -> None:
+        async with self.open_again() as store:
+            other = StoreDriver(store, self.clock)
             (waiter,) = await waiting(other.store, Topic.READY, number=1)
-            task = await driver.submit()
+            task = await self.driver.submit()
             async with patience():
                 await waiter
             assert await other.claim_ids() == [task.id]
-        finally:
-            await other.store.close()

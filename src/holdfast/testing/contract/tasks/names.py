@@ -13,7 +13,7 @@ from holdfast.ports import Filter, Kept, Switch, Timings
 from holdfast.ports.measures import BUCKETS
 from holdfast.testing.contract.admin.retention import prune
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
+from holdfast.testing.contract.drivers.store_driver import ASKER
 
 # Letters of three and of four bytes, marks above letters, from right to left, signs, the longest.
 NAMES = {
@@ -28,9 +28,7 @@ NAMES = {
 
 class Naming(Contract):
     @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-    async def test_a_task_is_found_by_names_in_any_script(
-        self, driver: StoreDriver, name: str
-    ) -> None:
+    async def test_a_task_is_found_by_names_in_any_script(self, name: str) -> None:
         type_, stages, queue = "工作流.升级", ("快照", "迁移", "核对"), "队列-1"
         fields: dict[str, Any] = {
             "type": type_,
@@ -39,22 +37,22 @@ class Naming(Contract):
             "tenant": name,
             "plan": "计划",
         }
-        task = await driver.submit(key=name, **fields)
-        behind = await driver.submit(key=f"{name[:-1]}二", **fields)
-        again = driver.submission(key=name, **fields)
-        other = driver.submission(key=name, payload="another", **fields)
-        assert await driver.insert(again, other) == [Existing(task.id), Conflict(task.id)]
-        assert await driver.line(name, limit=10) == [behind.id]
+        task = await self.driver.submit(key=name, **fields)
+        behind = await self.driver.submit(key=f"{name[:-1]}二", **fields)
+        again = self.driver.submission(key=name, **fields)
+        other = self.driver.submission(key=name, payload="another", **fields)
+        assert await self.driver.insert(again, other) == [Existing(task.id), Conflict(task.id)]
+        assert await self.driver.line(name, limit=10) == [behind.id]
 
-        running = await driver.take(queues=(queue,))
+        running = await self.driver.take(queues=(queue,))
         assert (running.tenant, running.key, running.type) == (name, name, type_)
-        assert (await driver.tenant(name)).locked_by == task.id
-        running = await driver.finish_stage(running, "好", 数据="值")
-        checkpoint = await driver.store.views.checkpoint(task.id)
+        assert (await self.driver.tenant(name)).locked_by == task.id
+        running = await self.driver.finish_stage(running, "好", 数据="值")
+        checkpoint = await self.store.views.checkpoint(task.id)
         assert checkpoint is not None
         assert checkpoint.completed_stage_names == ("快照",)
         assert checkpoint.custom_data == {"数据": "值"}
-        parked = await driver.suspend(running)
+        parked = await self.driver.suspend(running)
         assert parked.failure is not None
         for where in (
             Filter(tenant=name),
@@ -62,50 +60,50 @@ class Naming(Contract):
             Filter(queue=queue, error=parked.failure.fingerprint),
             Filter(plan="计划", statuses=(Status.FAILED,)),
         ):
-            page = await driver.store.views.find(where, limit=10)
+            page = await self.store.views.find(where, limit=10)
             assert parked.id in [found.id for found in page.tasks]
 
-        await driver.ask(Command.RETRY, parked, force=True)
-        while done := await driver.claim(queues=(queue,)):
+        await self.driver.ask(Command.RETRY, parked, force=True)
+        while done := await self.driver.claim(queues=(queue,)):
             for claimed in done:
-                ended = await driver.complete(claimed.task)
-                assert [one.name for one in (await driver.detail(ended)).stages] == [*stages]
-        view = await driver.tenant(name)
+                ended = await self.driver.complete(claimed.task)
+                assert [one.name for one in (await self.driver.detail(ended)).stages] == [*stages]
+        view = await self.driver.tenant(name)
         assert (view.active, view.waiting, view.locked_by) == (None, 0, None)
-        moves = (await driver.store.views.stats()).moves
+        moves = (await self.store.views.stats()).moves
         assert (queue, type_) in {(move.queue, move.type) for move in moves}
 
-    async def test_what_has_settled_goes_with_all_its_names(self, driver: StoreDriver) -> None:
-        task = await driver.complete(
-            await driver.start(tenant="租户", key="钥匙", plan="计划", queue="队列", keep_seconds=1)
+    async def test_what_has_settled_goes_with_all_its_names(self) -> None:
+        task = await self.driver.complete(
+            await self.driver.start(
+                tenant="租户", key="钥匙", plan="计划", queue="队列", keep_seconds=1
+            )
         )
-        driver.clock.advance(2)
-        assert await prune(driver, Kept.TASKS) == 1
-        assert await driver.insert(driver.submission(tenant="租户", key="钥匙", queue="队列")) == [
-            Existing(task.id)
-        ]
-        driver.clock.advance(2 * 86_400)
-        assert await prune(driver, Kept.TOMBSTONES) == 1
-        assert (await driver.submit(tenant="租户", key="钥匙", queue="队列")).id != task.id
+        self.clock.advance(2)
+        assert await prune(self.driver, Kept.TASKS) == 1
+        assert await self.driver.insert(
+            self.driver.submission(tenant="租户", key="钥匙", queue="队列")
+        ) == [Existing(task.id)]
+        self.clock.advance(2 * 86_400)
+        assert await prune(self.driver, Kept.TOMBSTONES) == 1
+        assert (await self.driver.submit(tenant="租户", key="钥匙", queue="队列")).id != task.id
 
-    async def test_a_queue_of_any_name_can_be_paused_and_measured(
-        self, driver: StoreDriver
-    ) -> None:
+    async def test_a_queue_of_any_name_can_be_paused_and_measured(self) -> None:
         audit = Audit(
-            at=driver.clock.now(),
+            at=self.clock.now(),
             by=ASKER,
             command="pause claiming",
             task_id="queue:队列",
             before="on",
             after="off",
         )
-        await driver.store.admin.set_switch(Switch.CLAIMING, "队列", on=False, audit=audit)
-        await driver.submit(queue="队列")
-        assert await driver.claim(queues=("队列",)) == []
-        assert [one.name for one in await driver.store.admin.switches()] == ["队列"]
-        await driver.store.admin.set_switch(Switch.CLAIMING, "队列", on=True, audit=audit)
-        assert len(await driver.claim(queues=("队列",))) == 1
+        await self.store.admin.set_switch(Switch.CLAIMING, "队列", on=False, audit=audit)
+        await self.driver.submit(queue="队列")
+        assert await self.driver.claim(queues=("队列",)) == []
+        assert [one.name for one in await self.store.admin.switches()] == ["队列"]
+        await self.store.admin.set_switch(Switch.CLAIMING, "队列", on=True, audit=audit)
+        assert len(await self.driver.claim(queues=("队列",))) == 1
         spans = (1, *[0] * len(BUCKETS))
         said = Timings(type="升级", stage="快照", outcome="done", counts=spans, total_seconds=0.5)
-        await driver.store.admin.observe([said])
-        assert list((await driver.store.views.stats()).timings) == [said]
+        await self.store.admin.observe([said])
+        assert list((await self.store.views.stats()).timings) == [said]

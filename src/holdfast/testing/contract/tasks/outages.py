@@ -43,89 +43,81 @@ async def again(driver: StoreDriver) -> Task:
 
 
 class Outages(Contract):
-    async def test_a_row_of_outages_is_counted_apart_and_ends_with_a_commit(
-        self, driver: StoreDriver
-    ) -> None:
-        task, began = await driver.start(), driver.clock.now()
+    async def test_a_row_of_outages_is_counted_apart_and_ends_with_a_commit(self) -> None:
+        task, began = await self.driver.start(), self.clock.now()
         for number in range(1, 6):
-            task = await outage(driver, task)
+            task = await outage(self.driver, task)
             assert (task.status, task.place, task.failures) == (Status.RETRYING, Place.LATER, 0)
             assert (task.outages, task.outage_since) == (number, began)
-            assert await driver.load(task.id) == task
-            scheduled = await driver.last_event(task)
+            assert await self.driver.load(task.id) == task
+            scheduled = await self.driver.last_event(task)
             assert isinstance(scheduled, ev.TaskRetryScheduled)
             assert (scheduled.failures, scheduled.outages) == (0, number)
-            task = await again(driver)
+            task = await again(self.driver)
             assert (task.outages, task.outage_since, task.begun) == (number, began, True)
-        task = await driver.finish_stage(task)
+        task = await self.driver.finish_stage(task)
         assert (task.outages, task.outage_since, task.failure) == (0, None, None)
-        assert await driver.load(task.id) == task
+        assert await self.driver.load(task.id) == task
 
-    async def test_a_failure_ends_a_row_and_an_outage_is_no_failure(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await outage(driver, await driver.start())
-        task = await driver.fail(await again(driver), retry_seconds=10.0)
+    async def test_a_failure_ends_a_row_and_an_outage_is_no_failure(self) -> None:
+        task = await outage(self.driver, await self.driver.start())
+        task = await self.driver.fail(await again(self.driver), retry_seconds=10.0)
         assert (task.failures, task.outages, task.outage_since) == (1, 0, None)
-        task, now = await again(driver), driver.clock.now()
-        task = await outage(driver, task)
+        task, now = await again(self.driver), self.clock.now()
+        task = await outage(self.driver, task)
         assert (task.failures, task.outages, task.outage_since) == (1, 1, now)
-        assert await driver.load(task.id) == task
+        assert await self.driver.load(task.id) == task
 
-    async def test_a_lost_lease_ends_a_row(self, driver: StoreDriver) -> None:
-        await outage(driver, await driver.start())
-        await again(driver)
-        driver.clock.advance(LEASE_SECONDS + 1)
-        await driver.store.tasks.expire(limit=10, count_crashes=True)
-        task = await outage(driver, await driver.take())
-        assert (task.outages, task.outage_since) == (1, driver.clock.now())
+    async def test_a_lost_lease_ends_a_row(self) -> None:
+        await outage(self.driver, await self.driver.start())
+        await again(self.driver)
+        self.clock.advance(LEASE_SECONDS + 1)
+        await self.store.tasks.expire(limit=10, count_crashes=True)
+        task = await outage(self.driver, await self.driver.take())
+        assert (task.outages, task.outage_since) == (1, self.clock.now())
 
-    async def test_a_row_that_lasts_too_long_suspends_with_its_own_kind(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await outage(driver, await driver.start(), limit_seconds=15)
-        task = await outage(driver, await again(driver), limit_seconds=15)
-        task = await outage(driver, await again(driver), limit_seconds=15)
+    async def test_a_row_that_lasts_too_long_suspends_with_its_own_kind(self) -> None:
+        task = await outage(self.driver, await self.driver.start(), limit_seconds=15)
+        task = await outage(self.driver, await again(self.driver), limit_seconds=15)
+        task = await outage(self.driver, await again(self.driver), limit_seconds=15)
         assert (task.status, task.place) == (Status.FAILED, Place.PARKED)
         assert (task.failures, task.outages) == (0, 3)
         assert task.failure is not None
         assert task.failure.kind is FailureKind.OUTAGE
-        (group,) = await driver.store.views.error_groups(limit=10)
+        (group,) = await self.store.views.error_groups(limit=10)
         assert (group.fingerprint, group.count) == (task.failure.fingerprint, 1)
-        task = await driver.ask(Command.RETRY, task)
+        task = await self.driver.ask(Command.RETRY, task)
         assert (task.outages, task.outage_since) == (0, None)
 
-    async def test_an_undo_has_a_row_too(self, driver: StoreDriver) -> None:
-        task = await driver.complete(await driver.start())
-        await driver.ask(Command.ROLLBACK, task)
-        task, began = await driver.take(), driver.clock.now()
+    async def test_an_undo_has_a_row_too(self) -> None:
+        task = await self.driver.complete(await self.driver.start())
+        await self.driver.ask(Command.ROLLBACK, task)
+        task, began = await self.driver.take(), self.clock.now()
         for number in range(1, 5):
-            task = await outage(driver, task)
+            task = await outage(self.driver, task)
             assert (task.status, task.failures) == (Status.ROLLING_BACK, 0)
             assert (task.outages, task.outage_since) == (number, began)
-            task = await again(driver)
-        task = await driver.commit(driver.undone(task))
+            task = await again(self.driver)
+        task = await self.driver.commit(self.driver.undone(task))
         assert (task.outages, task.outage_since) == (0, None)
 
     @pytest.mark.parametrize("hold", [True, False])
-    async def test_a_tenants_line_is_as_behind_any_retry(
-        self, driver: StoreDriver, hold: bool
-    ) -> None:
-        task = await driver.start(tenant="t", hold=hold)
-        behind = await driver.submit(tenant="t", hold=hold)
-        await outage(driver, task)
-        assert await driver.claim_ids() == ([] if hold else [behind.id])
+    async def test_a_tenants_line_is_as_behind_any_retry(self, hold: bool) -> None:
+        task = await self.driver.start(tenant="t", hold=hold)
+        behind = await self.driver.submit(tenant="t", hold=hold)
+        await outage(self.driver, task)
+        assert await self.driver.claim_ids() == ([] if hold else [behind.id])
 
-    async def test_who_waits_is_found_by_its_error(self, driver: StoreDriver) -> None:
-        task = await outage(driver, await driver.start())
-        await driver.fail(await driver.start())
+    async def test_who_waits_is_found_by_its_error(self) -> None:
+        task = await outage(self.driver, await self.driver.start())
+        await self.driver.fail(await self.driver.start())
         assert task.failure is not None
         where = Filter(statuses=(Status.RETRYING,), error=task.failure.fingerprint)
-        assert (await driver.store.views.find(where, limit=10)).tasks == (task,)
+        assert (await self.store.views.find(where, limit=10)).tasks == (task,)
 
-    async def test_a_beat_names_the_outages_that_its_worker_met(self, driver: StoreDriver) -> None:
+    async def test_a_beat_names_the_outages_that_its_worker_met(self) -> None:
         group = OutageGroup(fingerprint="4f0c9a7d12ab", error=ERROR, stage="store", since=17.25)
-        await driver.store.tasks.renew(beat("w-1", outages=(group,)), (), lease_seconds=30)
-        await driver.store.tasks.renew(beat("w-2"), (), lease_seconds=30)
-        found = await driver.store.views.workers(live_within_seconds=10)
+        await self.store.tasks.renew(beat("w-1", outages=(group,)), (), lease_seconds=30)
+        await self.store.tasks.renew(beat("w-2"), (), lease_seconds=30)
+        found = await self.store.views.workers(live_within_seconds=10)
         assert {one.beat.worker: one.beat.outages for one in found} == {"w-1": (group,), "w-2": ()}

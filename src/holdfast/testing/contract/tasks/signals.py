@@ -72,66 +72,64 @@ CASES = [(Topic.READY, act) for act in READY] + [(Topic.RESTED, act) for act in 
 
 class Signalling(Contract):
     @pytest.mark.parametrize(("topic", "act"), CASES)
-    async def test_what_came_after_the_ticket_ends_the_wait(
-        self, driver: StoreDriver, topic: Topic, act: Act
-    ) -> None:
-        ticket = driver.store.ticket(topic)
-        await act(driver)
+    async def test_what_came_after_the_ticket_ends_the_wait(self, topic: Topic, act: Act) -> None:
+        ticket = self.store.ticket(topic)
+        await act(self.driver)
         async with patience():
-            await driver.store.wait(topic, ticket, timeout=FOREVER_SECONDS)
+            await self.store.wait(topic, ticket, timeout=FOREVER_SECONDS)
 
     @pytest.mark.parametrize(("topic", "act"), CASES)
-    async def test_who_waits_is_woken(self, driver: StoreDriver, topic: Topic, act: Act) -> None:
-        waiters = await waiting(driver.store, topic, number=3)
-        await act(driver)
+    async def test_who_waits_is_woken(self, topic: Topic, act: Act) -> None:
+        waiters = await waiting(self.store, topic, number=3)
+        await act(self.driver)
         async with patience():
             await asyncio.gather(*waiters)
 
-    async def test_waking_a_tenants_line_is_a_signal(self, driver: StoreDriver) -> None:
-        task = await driver.start(tenant="t")
-        await driver.submit(tenant="t")
-        ticket = driver.store.ticket(Topic.READY)
-        await driver.complete(task)
+    async def test_waking_a_tenants_line_is_a_signal(self) -> None:
+        task = await self.driver.start(tenant="t")
+        await self.driver.submit(tenant="t")
+        ticket = self.store.ticket(Topic.READY)
+        await self.driver.complete(task)
         async with patience():
-            await driver.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+            await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
 
-    async def test_a_wait_ends_with_its_timeout(self, driver: StoreDriver) -> None:
-        (waiter,) = await waiting(driver.store, Topic.READY, number=1, timeout=5)
-        driver.clock.advance(5)
+    async def test_a_wait_ends_with_its_timeout(self) -> None:
+        (waiter,) = await waiting(self.store, Topic.READY, number=1, timeout=5)
+        self.clock.advance(5)
         async with patience():
             await waiter
 
-    async def test_a_wait_goes_on_when_nothing_has_come(self, driver: StoreDriver) -> None:
-        (waiter,) = await waiting(driver.store, Topic.READY, number=1)
-        driver.clock.advance(FOREVER_SECONDS - 1)
+    async def test_a_wait_goes_on_when_nothing_has_come(self) -> None:
+        (waiter,) = await waiting(self.store, Topic.READY, number=1)
+        self.clock.advance(FOREVER_SECONDS - 1)
         for _ in range(20):
             await asyncio.sleep(0)
         assert not waiter.done()
         waiter.cancel()
 
-    async def test_a_waiter_that_gives_up_disturbs_nobody(self, driver: StoreDriver) -> None:
-        first, second = await waiting(driver.store, Topic.RESTED, number=2)
+    async def test_a_waiter_that_gives_up_disturbs_nobody(self) -> None:
+        first, second = await waiting(self.store, Topic.RESTED, number=2)
         first.cancel()
         await asyncio.wait([first])
-        await complete(driver)
+        await complete(self.driver)
         async with patience():
             await second
 
-    async def test_a_worker_that_looks_and_waits_misses_nothing(self, driver: StoreDriver) -> None:
+    async def test_a_worker_that_looks_and_waits_misses_nothing(self) -> None:
         """The loop of every worker, against submits that come whenever they come."""
         wanted, got = 30, list[str]()
 
         async def work(worker: str) -> None:
             while len(got) < wanted:
-                ticket = driver.store.ticket(Topic.READY)
-                claims = await driver.claim(worker, limit=2)
+                ticket = self.store.ticket(Topic.READY)
+                claims = await self.driver.claim(worker, limit=2)
                 got.extend(claimed.task.id for claimed in claims)
                 if not claims and len(got) < wanted:
-                    await driver.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
-            await driver.submit(queue="the end")  # wakes the others
+                    await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+            await self.driver.submit(queue="the end")  # wakes the others
 
         async def submit_all() -> list[str]:
-            return [(await driver.submit()).id for _ in range(wanted)]
+            return [(await self.driver.submit()).id for _ in range(wanted)]
 
         async with patience():
             ids, *_ = await asyncio.gather(submit_all(), *(work(f"w-{n}") for n in range(3)))

@@ -28,92 +28,80 @@ async def rested(driver: StoreDriver, command: Command, **fields: Any) -> Task:
 class MovingOn(Contract):
     @pytest.mark.parametrize("command", RETURNS)
     async def test_a_workflow_over_which_newer_work_has_run_does_not_return(
-        self, driver: StoreDriver, command: Command
+        self, command: Command
     ) -> None:
-        task = await rested(driver, command)
-        await driver.complete(await driver.start(tenant="t"))
-        before = await driver.detail(task)
-        assert await driver.apply(driver.asked(command, task)) == MovedOn(task)
-        assert await driver.detail(task) == before
-        assert list(await driver.claim()) == []
+        task = await rested(self.driver, command)
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        before = await self.driver.detail(task)
+        assert await self.driver.apply(self.driver.asked(command, task)) == MovedOn(task)
+        assert await self.driver.detail(task) == before
+        assert list(await self.driver.claim()) == []
 
     @pytest.mark.parametrize("command", RETURNS)
-    async def test_forced_it_returns_and_its_holder_is_told(
-        self, driver: StoreDriver, command: Command
-    ) -> None:
-        task = await rested(driver, command)
-        await driver.complete(await driver.start(tenant="t"))
-        await driver.commit(driver.asked(command, task, force=True))
-        (claimed,) = await driver.claim()
+    async def test_forced_it_returns_and_its_holder_is_told(self, command: Command) -> None:
+        task = await rested(self.driver, command)
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.commit(self.driver.asked(command, task, force=True))
+        (claimed,) = await self.driver.claim()
         assert (claimed.task.id, claimed.moved_on) == (task.id, True)
 
     @pytest.mark.parametrize("command", RETURNS)
-    async def test_without_newer_work_it_returns(
-        self, driver: StoreDriver, command: Command
-    ) -> None:
-        task = await rested(driver, command)
-        await driver.commit(driver.asked(command, task))
-        (claimed,) = await driver.claim()
+    async def test_without_newer_work_it_returns(self, command: Command) -> None:
+        task = await rested(self.driver, command)
+        await self.driver.commit(self.driver.asked(command, task))
+        (claimed,) = await self.driver.claim()
         assert not claimed.moved_on
 
-    async def test_newer_work_counts_from_its_start(self, driver: StoreDriver) -> None:
-        task = await rested(driver, Command.RETRY)
-        await driver.start(tenant="t")
-        assert isinstance(await driver.apply(driver.asked(Command.RETRY, task)), MovedOn)
+    async def test_newer_work_counts_from_its_start(self) -> None:
+        task = await rested(self.driver, Command.RETRY)
+        await self.driver.start(tenant="t")
+        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), MovedOn)
 
-    async def test_newer_work_that_only_waits_does_not_count(self, driver: StoreDriver) -> None:
-        task = await rested(driver, Command.RETRY)
-        await driver.submit(tenant="t")
-        assert isinstance(await driver.apply(driver.asked(Command.RETRY, task)), Applied)
+    async def test_newer_work_that_only_waits_does_not_count(self) -> None:
+        task = await rested(self.driver, Command.RETRY)
+        await self.driver.submit(tenant="t")
+        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)
 
-    async def test_other_tenants_work_does_not_count(self, driver: StoreDriver) -> None:
-        task = await rested(driver, Command.RETRY)
-        await driver.complete(await driver.start(tenant="another"))
-        await driver.complete(await driver.start())
-        assert isinstance(await driver.apply(driver.asked(Command.RETRY, task)), Applied)
+    async def test_other_tenants_work_does_not_count(self) -> None:
+        task = await rested(self.driver, Command.RETRY)
+        await self.driver.complete(await self.driver.start(tenant="another"))
+        await self.driver.complete(await self.driver.start())
+        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)
 
-    async def test_a_one_stage_task_returns_over_anything(self, driver: StoreDriver) -> None:
-        task = await rested(driver, Command.RETRY, workflow=False)
-        await driver.complete(await driver.start(tenant="t"))
-        assert isinstance(await driver.apply(driver.asked(Command.RETRY, task)), Applied)
+    async def test_a_one_stage_task_returns_over_anything(self) -> None:
+        task = await rested(self.driver, Command.RETRY, workflow=False)
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)
 
-    async def test_a_task_that_never_ran_has_nothing_to_be_moved_over(
-        self, driver: StoreDriver
-    ) -> None:
-        running = await driver.start(tenant="t")
-        waiting = await driver.submit(tenant="t", workflow=True)
-        waiting = await driver.ask(Command.PAUSE, waiting)
-        await driver.complete(running)
-        await driver.complete(await driver.start(tenant="t"))
-        await driver.commit(driver.asked(Command.RESUME, waiting))
-        (claimed,) = await driver.claim()
+    async def test_a_task_that_never_ran_has_nothing_to_be_moved_over(self) -> None:
+        running = await self.driver.start(tenant="t")
+        waiting = await self.driver.submit(tenant="t", workflow=True)
+        waiting = await self.driver.ask(Command.PAUSE, waiting)
+        await self.driver.complete(running)
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.commit(self.driver.asked(Command.RESUME, waiting))
+        (claimed,) = await self.driver.claim()
         assert not claimed.moved_on
 
-    async def test_the_holder_of_a_due_retry_is_told_of_newer_work(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.fail(
-            await driver.start(tenant="t", workflow=True, hold=False), retry_seconds=60
+    async def test_the_holder_of_a_due_retry_is_told_of_newer_work(self) -> None:
+        task = await self.driver.fail(
+            await self.driver.start(tenant="t", workflow=True, hold=False), retry_seconds=60
         )
-        await driver.complete(await driver.start(tenant="t"))
-        driver.clock.advance(60)
-        await driver.store.tasks.promote(limit=10)
-        (claimed,) = await driver.claim()
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        self.clock.advance(60)
+        await self.store.tasks.promote(limit=10)
+        (claimed,) = await self.driver.claim()
         assert (claimed.task.id, claimed.moved_on) == (task.id, True)
 
-    async def test_a_completed_workflow_is_not_rolled_back_over_newer_work(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.complete(await driver.start(tenant="t", workflow=True))
-        await driver.complete(await driver.start(tenant="t"))
-        assert await driver.apply(driver.asked(Command.ROLLBACK, task)) == MovedOn(task)
-        assert (await driver.load(task.id)).status is Status.COMPLETED
+    async def test_a_completed_workflow_is_not_rolled_back_over_newer_work(self) -> None:
+        task = await self.driver.complete(await self.driver.start(tenant="t", workflow=True))
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        assert await self.driver.apply(self.driver.asked(Command.ROLLBACK, task)) == MovedOn(task)
+        assert (await self.driver.load(task.id)).status is Status.COMPLETED
 
-    async def test_having_returned_by_force_it_is_the_newest_again(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await rested(driver, Command.RETRY)
-        await driver.complete(await driver.start(tenant="t"))
-        await driver.ask(Command.RETRY, task, force=True)
-        task = await driver.suspend(await driver.take())
-        assert isinstance(await driver.apply(driver.asked(Command.RETRY, task)), Applied)
+    async def test_having_returned_by_force_it_is_the_newest_again(self) -> None:
+        task = await rested(self.driver, Command.RETRY)
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.ask(Command.RETRY, task, force=True)
+        task = await self.driver.suspend(await self.driver.take())
+        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)

@@ -56,265 +56,235 @@ SETTLED: dict[Status, Rest] = {Status.CANCELLED: cancel, Status.COMPLETED: compl
 
 
 class TenantQueues(Contract):
-    async def test_only_the_head_of_a_tenants_line_is_ready(self, driver: StoreDriver) -> None:
-        ids = await driver.submit_many(3, tenant="t")
-        places = [(await driver.load(task_id)).place for task_id in ids]
+    async def test_only_the_head_of_a_tenants_line_is_ready(self) -> None:
+        ids = await self.driver.submit_many(3, tenant="t")
+        places = [(await self.driver.load(task_id)).place for task_id in ids]
         assert places == [Place.READY, Place.LINE, Place.LINE]
-        assert await driver.line("t", limit=10) == ids[1:]
-        assert await driver.line("t", limit=1) == ids[1:2]
-        assert await driver.claim_ids() == ids[:1]
+        assert await self.driver.line("t", limit=10) == ids[1:]
+        assert await self.driver.line("t", limit=1) == ids[1:2]
+        assert await self.driver.claim_ids() == ids[:1]
 
-    async def test_the_line_is_served_first_in_first_out(self, driver: StoreDriver) -> None:
-        ids = await driver.submit_many(4, tenant="t")
-        served = [(await driver.complete(await driver.take())).id for _ in ids]
+    async def test_the_line_is_served_first_in_first_out(self) -> None:
+        ids = await self.driver.submit_many(4, tenant="t")
+        served = [(await self.driver.complete(await self.driver.take())).id for _ in ids]
         assert served == ids
 
-    async def test_a_line_runs_through_all_queues_of_its_tenant(self, driver: StoreDriver) -> None:
-        first = await driver.submit(tenant="t", queue="a")
-        second = await driver.submit(tenant="t", queue="b")
-        assert await driver.claim_ids(queues=("b",)) == []
-        task = await driver.take(queues=("a", "b"))
+    async def test_a_line_runs_through_all_queues_of_its_tenant(self) -> None:
+        first = await self.driver.submit(tenant="t", queue="a")
+        second = await self.driver.submit(tenant="t", queue="b")
+        assert await self.driver.claim_ids(queues=("b",)) == []
+        task = await self.driver.take(queues=("a", "b"))
         assert task.id == first.id
-        await driver.complete(task)
-        assert await driver.claim_ids(queues=("b",)) == [second.id]
+        await self.driver.complete(task)
+        assert await self.driver.claim_ids(queues=("b",)) == [second.id]
 
-    async def test_tasks_without_a_tenant_wait_for_nobody(self, driver: StoreDriver) -> None:
-        ids = await driver.submit_many(3)
-        assert await driver.claim_ids() == ids
+    async def test_tasks_without_a_tenant_wait_for_nobody(self) -> None:
+        ids = await self.driver.submit_many(3)
+        assert await self.driver.claim_ids() == ids
 
-    async def test_a_tenant_with_a_thousand_waiting_delays_nobody(
-        self, driver: StoreDriver
-    ) -> None:
-        heavy = await driver.submit_many(1_001, tenant="heavy")
-        light = await driver.submit(tenant="light")
-        none = await driver.submit()
-        assert await driver.claim_ids(limit=3) == [heavy[0], light.id, none.id]
-        assert (await driver.tenant("heavy")).waiting == 1_000
+    async def test_a_tenant_with_a_thousand_waiting_delays_nobody(self) -> None:
+        heavy = await self.driver.submit_many(1_001, tenant="heavy")
+        light = await self.driver.submit(tenant="light")
+        none = await self.driver.submit()
+        assert await self.driver.claim_ids(limit=3) == [heavy[0], light.id, none.id]
+        assert (await self.driver.tenant("heavy")).waiting == 1_000
 
     @pytest.mark.parametrize("status", list(UNSETTLED))
-    async def test_a_line_held_closed_waits_for_its_resting_task(
-        self, driver: StoreDriver, status: Status
-    ) -> None:
-        task = await driver.start(tenant="t", hold=True)
-        waiting = await driver.submit(tenant="t")
-        assert (await UNSETTLED[status](driver, task)).status is status
-        assert await driver.claim_ids() == []
-        assert (await driver.load(waiting.id)).place is Place.LINE
-        view = await driver.tenant("t")
+    async def test_a_line_held_closed_waits_for_its_resting_task(self, status: Status) -> None:
+        task = await self.driver.start(tenant="t", hold=True)
+        waiting = await self.driver.submit(tenant="t")
+        assert (await UNSETTLED[status](self.driver, task)).status is status
+        assert await self.driver.claim_ids() == []
+        assert (await self.driver.load(waiting.id)).place is Place.LINE
+        view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.waiting) == (task.id, None, 1)
-        later = await driver.submit(tenant="t")
+        later = await self.driver.submit(tenant="t")
         assert later.place is Place.LINE
 
     @pytest.mark.parametrize("status", list(UNSETTLED))
-    async def test_an_open_line_goes_on_while_its_task_rests(
-        self, driver: StoreDriver, status: Status
-    ) -> None:
-        task = await driver.start(tenant="t", hold=False)
-        waiting = await driver.submit(tenant="t")
-        assert (await UNSETTLED[status](driver, task)).status is status
-        view = await driver.tenant("t")
+    async def test_an_open_line_goes_on_while_its_task_rests(self, status: Status) -> None:
+        task = await self.driver.start(tenant="t", hold=False)
+        waiting = await self.driver.submit(tenant="t")
+        assert (await UNSETTLED[status](self.driver, task)).status is status
+        view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.waiting) == (waiting.id, None, 0)
-        assert await driver.claim_ids() == [waiting.id]
+        assert await self.driver.claim_ids() == [waiting.id]
 
     @pytest.mark.parametrize("hold", [True, False])
     @pytest.mark.parametrize("status", list(SETTLED))
     async def test_the_line_goes_on_when_its_task_has_settled(
-        self, driver: StoreDriver, status: Status, hold: bool
+        self, status: Status, hold: bool
     ) -> None:
-        task = await driver.start(tenant="t", hold=hold)
-        ids = await driver.submit_many(2, tenant="t")
-        assert (await SETTLED[status](driver, task)).status is status
-        assert await driver.claim_ids() == ids[:1]
+        task = await self.driver.start(tenant="t", hold=hold)
+        ids = await self.driver.submit_many(2, tenant="t")
+        assert (await SETTLED[status](self.driver, task)).status is status
+        assert await self.driver.claim_ids() == ids[:1]
 
-    async def test_a_failed_rollback_holds_its_line_closed(self, driver: StoreDriver) -> None:
-        task = await driver.finish_stage(await driver.start(tenant="t", hold=True))
-        await driver.submit(tenant="t")
-        task = await fail_to_roll_back(driver, task)
+    async def test_a_failed_rollback_holds_its_line_closed(self) -> None:
+        task = await self.driver.finish_stage(await self.driver.start(tenant="t", hold=True))
+        await self.driver.submit(tenant="t")
+        task = await fail_to_roll_back(self.driver, task)
         assert task.status is Status.ROLLBACK_FAILED
-        assert await driver.claim_ids() == []
-        await driver.ask(Command.DISCARD, task)
-        assert len(await driver.claim_ids()) == 1
+        assert await self.driver.claim_ids() == []
+        await self.driver.ask(Command.DISCARD, task)
+        assert len(await self.driver.claim_ids()) == 1
 
-    async def test_a_rollback_that_has_ended_opens_the_line(self, driver: StoreDriver) -> None:
-        task = await driver.finish_stage(await driver.start(tenant="t", hold=True))
-        waiting = await driver.submit(tenant="t")
-        await driver.roll_back(await driver.suspend(task))
-        assert await driver.claim_ids() == [waiting.id]
+    async def test_a_rollback_that_has_ended_opens_the_line(self) -> None:
+        task = await self.driver.finish_stage(await self.driver.start(tenant="t", hold=True))
+        waiting = await self.driver.submit(tenant="t")
+        await self.driver.roll_back(await self.driver.suspend(task))
+        assert await self.driver.claim_ids() == [waiting.id]
 
-    async def test_a_held_closed_task_comes_back_without_standing_in_line(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.start(tenant="t", hold=True)
-        await driver.submit(tenant="t")
-        await driver.suspend(task)
-        task = await driver.ask(Command.RETRY, task)
+    async def test_a_held_closed_task_comes_back_without_standing_in_line(self) -> None:
+        task = await self.driver.start(tenant="t", hold=True)
+        await self.driver.submit(tenant="t")
+        await self.driver.suspend(task)
+        task = await self.driver.ask(Command.RETRY, task)
         assert task.place is Place.READY
-        assert await driver.claim_ids() == [task.id]
+        assert await self.driver.claim_ids() == [task.id]
 
-    async def test_a_due_task_that_holds_its_line_is_ready_at_once(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.start(tenant="t", hold=True)
-        await driver.submit(tenant="t")
-        await driver.fail(task, retry_seconds=60)
-        driver.clock.advance(60)
-        await driver.store.tasks.promote(limit=10)
-        assert await driver.claim_ids() == [task.id]
+    async def test_a_due_task_that_holds_its_line_is_ready_at_once(self) -> None:
+        task = await self.driver.start(tenant="t", hold=True)
+        await self.driver.submit(tenant="t")
+        await self.driver.fail(task, retry_seconds=60)
+        self.clock.advance(60)
+        await self.store.tasks.promote(limit=10)
+        assert await self.driver.claim_ids() == [task.id]
 
-    async def test_a_returning_task_goes_before_younger_ones(self, driver: StoreDriver) -> None:
-        old = await driver.start(tenant="t")
-        ids = await driver.submit_many(3, tenant="t")
-        await driver.fail(old, retry_seconds=60)
-        running = await driver.take()
-        driver.clock.advance(60)
-        await driver.store.tasks.promote(limit=10)
-        assert (await driver.load(old.id)).place is Place.LINE
-        assert await driver.line("t", limit=10) == [old.id, *ids[1:]]
-        await driver.complete(running)
-        assert await driver.claim_ids() == [old.id]
+    async def test_a_returning_task_goes_before_younger_ones(self) -> None:
+        old = await self.driver.start(tenant="t")
+        ids = await self.driver.submit_many(3, tenant="t")
+        await self.driver.fail(old, retry_seconds=60)
+        running = await self.driver.take()
+        self.clock.advance(60)
+        await self.store.tasks.promote(limit=10)
+        assert (await self.driver.load(old.id)).place is Place.LINE
+        assert await self.driver.line("t", limit=10) == [old.id, *ids[1:]]
+        await self.driver.complete(running)
+        assert await self.driver.claim_ids() == [old.id]
 
-    async def test_a_task_given_back_is_its_tenants_next(self, driver: StoreDriver) -> None:
-        task = await driver.start(tenant="t")
-        await driver.submit(tenant="t")
-        await driver.give_back(task)
-        assert await driver.claim_ids() == [task.id]
+    async def test_a_task_given_back_is_its_tenants_next(self) -> None:
+        task = await self.driver.start(tenant="t")
+        await self.driver.submit(tenant="t")
+        await self.driver.give_back(task)
+        assert await self.driver.claim_ids() == [task.id]
 
     @pytest.mark.parametrize("command", [Command.PAUSE, Command.CANCEL])
-    async def test_a_task_in_the_line_can_be_taken_out_of_it(
-        self, driver: StoreDriver, command: Command
-    ) -> None:
-        task = await driver.start(tenant="t")
-        second, third = await driver.submit_many(2, tenant="t")
-        await driver.ask(command, await driver.load(second))
-        assert await driver.line("t", limit=10) == [third]
-        assert (await driver.tenant("t")).locked_by == task.id
-        await driver.complete(task)
-        assert await driver.claim_ids() == [third]
+    async def test_a_task_in_the_line_can_be_taken_out_of_it(self, command: Command) -> None:
+        task = await self.driver.start(tenant="t")
+        second, third = await self.driver.submit_many(2, tenant="t")
+        await self.driver.ask(command, await self.driver.load(second))
+        assert await self.driver.line("t", limit=10) == [third]
+        assert (await self.driver.tenant("t")).locked_by == task.id
+        await self.driver.complete(task)
+        assert await self.driver.claim_ids() == [third]
 
-    async def test_a_task_resumed_into_the_line_has_its_old_place(
-        self, driver: StoreDriver
-    ) -> None:
-        running = await driver.start(tenant="t")
-        second, third = await driver.submit_many(2, tenant="t")
-        await driver.ask(Command.PAUSE, await driver.load(second))
-        await driver.ask(Command.RESUME, await driver.load(second))
-        assert await driver.line("t", limit=10) == [second, third]
-        await driver.complete(running)
-        assert await driver.claim_ids() == [second]
+    async def test_a_task_resumed_into_the_line_has_its_old_place(self) -> None:
+        running = await self.driver.start(tenant="t")
+        second, third = await self.driver.submit_many(2, tenant="t")
+        await self.driver.ask(Command.PAUSE, await self.driver.load(second))
+        await self.driver.ask(Command.RESUME, await self.driver.load(second))
+        assert await self.driver.line("t", limit=10) == [second, third]
+        await self.driver.complete(running)
+        assert await self.driver.claim_ids() == [second]
 
     @pytest.mark.parametrize("hold", [True, False])
-    async def test_cancelling_the_head_wakes_the_line(
-        self, driver: StoreDriver, hold: bool
-    ) -> None:
-        head, second = await driver.submit_many(2, tenant="t", hold=hold)
-        await driver.ask(Command.CANCEL, await driver.load(head))
-        assert await driver.claim_ids() == [second]
+    async def test_cancelling_the_head_wakes_the_line(self, hold: bool) -> None:
+        head, second = await self.driver.submit_many(2, tenant="t", hold=hold)
+        await self.driver.ask(Command.CANCEL, await self.driver.load(head))
+        assert await self.driver.claim_ids() == [second]
 
     @pytest.mark.parametrize("hold", [True, False])
-    async def test_pausing_the_head_wakes_an_open_line_only(
-        self, driver: StoreDriver, hold: bool
-    ) -> None:
-        head, second = await driver.submit_many(2, tenant="t", hold=hold)
-        await driver.ask(Command.PAUSE, await driver.load(head))
-        assert await driver.claim_ids() == ([] if hold else [second])
+    async def test_pausing_the_head_wakes_an_open_line_only(self, hold: bool) -> None:
+        head, second = await self.driver.submit_many(2, tenant="t", hold=hold)
+        await self.driver.ask(Command.PAUSE, await self.driver.load(head))
+        assert await self.driver.claim_ids() == ([] if hold else [second])
 
-    async def test_a_task_that_is_let_go_at_once_wakes_the_line(self, driver: StoreDriver) -> None:
-        task = await driver.start(tenant="t", keep_seconds=0)
-        waiting = await driver.submit(tenant="t")
-        await driver.complete(task)
-        assert await driver.claim_ids() == [waiting.id]
+    async def test_a_task_that_is_let_go_at_once_wakes_the_line(self) -> None:
+        task = await self.driver.start(tenant="t", keep_seconds=0)
+        waiting = await self.driver.submit(tenant="t")
+        await self.driver.complete(task)
+        assert await self.driver.claim_ids() == [waiting.id]
 
-    async def test_many_resting_tasks_of_an_open_line_come_back_one_at_a_time(
-        self, driver: StoreDriver
-    ) -> None:
-        ids = await driver.submit_many(4, tenant="t")
+    async def test_many_resting_tasks_of_an_open_line_come_back_one_at_a_time(self) -> None:
+        ids = await self.driver.submit_many(4, tenant="t")
         for _ in ids:
-            await driver.suspend(await driver.take())
-        assert await driver.claim_ids() == []
+            await self.driver.suspend(await self.driver.take())
+        assert await self.driver.claim_ids() == []
         for task_id in reversed(ids):
-            await driver.ask(Command.RETRY, await driver.load(task_id))
+            await self.driver.ask(Command.RETRY, await self.driver.load(task_id))
         served = []
-        while claims := await driver.claim():
+        while claims := await self.driver.claim():
             (claimed,) = claims
-            served.append((await driver.complete(claimed.task)).id)
+            served.append((await self.driver.complete(claimed.task)).id)
         assert served == [ids[3], *ids[:3]]
 
 
 class ActiveTask(Contract):
     """The tenant index (P6) and the tenant lock (P7), as `tenants` shows them."""
 
-    async def test_an_unknown_tenant_has_nothing(self, driver: StoreDriver) -> None:
-        assert await driver.tenant("nobody") == TenantView(
+    async def test_an_unknown_tenant_has_nothing(self) -> None:
+        assert await self.driver.tenant("nobody") == TenantView(
             tenant="nobody", active=None, locked_by=None, fence=0, waiting=0
         )
 
-    async def test_tenants_are_answered_in_the_order_asked(self, driver: StoreDriver) -> None:
-        await driver.submit_many(2, tenant="b")
-        views = await driver.store.views.tenants(["c", "b", "a", "b"])
+    async def test_tenants_are_answered_in_the_order_asked(self) -> None:
+        await self.driver.submit_many(2, tenant="b")
+        views = await self.store.views.tenants(["c", "b", "a", "b"])
         assert [view.tenant for view in views] == ["c", "b", "a", "b"]
         assert [view.waiting for view in views] == [0, 1, 0, 1]
 
-    async def test_the_active_task_is_the_head_then_the_one_that_runs(
-        self, driver: StoreDriver
-    ) -> None:
-        head, _ = await driver.submit_many(2, tenant="t")
-        view = await driver.tenant("t")
+    async def test_the_active_task_is_the_head_then_the_one_that_runs(self) -> None:
+        head, _ = await self.driver.submit_many(2, tenant="t")
+        view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.waiting) == (head, None, 1)
-        task = await driver.take()
-        view = await driver.tenant("t")
+        task = await self.driver.take()
+        view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.fence) == (head, head, task.fence)
 
-    async def test_the_lock_is_taken_by_a_claim_and_kept_over_stages(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.start(tenant="t")
-        task = await driver.finish_stage(task)
-        assert (await driver.tenant("t")).locked_by == task.id
+    async def test_the_lock_is_taken_by_a_claim_and_kept_over_stages(self) -> None:
+        task = await self.driver.start(tenant="t")
+        task = await self.driver.finish_stage(task)
+        assert (await self.driver.tenant("t")).locked_by == task.id
 
     @pytest.mark.parametrize("status", list(UNSETTLED))
     @pytest.mark.parametrize("hold", [True, False])
     async def test_a_task_that_rests_unsettled_stays_active_without_the_lock(
-        self, driver: StoreDriver, status: Status, hold: bool
+        self, status: Status, hold: bool
     ) -> None:
-        task = await driver.start(tenant="t", hold=hold)
-        await UNSETTLED[status](driver, task)
-        view = await driver.tenant("t")
+        task = await self.driver.start(tenant="t", hold=hold)
+        await UNSETTLED[status](self.driver, task)
+        view = await self.driver.tenant("t")
         assert (view.active, view.locked_by) == (task.id, None)
 
     @pytest.mark.parametrize("status", list(SETTLED))
-    async def test_a_settled_task_is_no_longer_active(
-        self, driver: StoreDriver, status: Status
-    ) -> None:
-        task = await SETTLED[status](driver, await driver.start(tenant="t"))
-        view = await driver.tenant("t")
+    async def test_a_settled_task_is_no_longer_active(self, status: Status) -> None:
+        task = await SETTLED[status](self.driver, await self.driver.start(tenant="t"))
+        view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.fence) == (None, None, task.fence)
 
-    async def test_settling_another_task_does_not_clear_the_active_one(
-        self, driver: StoreDriver
-    ) -> None:
-        resting = await driver.suspend(await driver.start(tenant="t"))
-        running = await driver.start(tenant="t")
-        await driver.ask(Command.DISCARD, resting)
-        view = await driver.tenant("t")
+    async def test_settling_another_task_does_not_clear_the_active_one(self) -> None:
+        resting = await self.driver.suspend(await self.driver.start(tenant="t"))
+        running = await self.driver.start(tenant="t")
+        await self.driver.ask(Command.DISCARD, resting)
+        view = await self.driver.tenant("t")
         assert (view.active, view.locked_by) == (running.id, running.id)
 
-    async def test_what_still_rests_is_active_again_when_newer_work_has_settled(
-        self, driver: StoreDriver
-    ) -> None:
-        older = await driver.suspend(await driver.start(tenant="t"))
-        resting = await driver.suspend(await driver.start(tenant="t"))
-        await driver.complete(await driver.start(tenant="t"))
-        assert (await driver.tenant("t")).active == resting.id
-        await driver.ask(Command.DISCARD, resting)
-        assert (await driver.tenant("t")).active == older.id
-        newer = await driver.start(tenant="t")
-        assert (await driver.tenant("t")).active == newer.id
-        await driver.ask(Command.DISCARD, older)
-        await driver.complete(newer)
-        assert (await driver.tenant("t")).active is None
+    async def test_what_still_rests_is_active_again_when_newer_work_has_settled(self) -> None:
+        older = await self.driver.suspend(await self.driver.start(tenant="t"))
+        resting = await self.driver.suspend(await self.driver.start(tenant="t"))
+        await self.driver.complete(await self.driver.start(tenant="t"))
+        assert (await self.driver.tenant("t")).active == resting.id
+        await self.driver.ask(Command.DISCARD, resting)
+        assert (await self.driver.tenant("t")).active == older.id
+        newer = await self.driver.start(tenant="t")
+        assert (await self.driver.tenant("t")).active == newer.id
+        await self.driver.ask(Command.DISCARD, older)
+        await self.driver.complete(newer)
+        assert (await self.driver.tenant("t")).active is None
 
-    async def test_tenants_do_not_touch_each_other(self, driver: StoreDriver) -> None:
-        a, b = [await driver.start(tenant=tenant) for tenant in ("a", "b")]
-        await driver.complete(a)
-        view = await driver.tenant("b")
+    async def test_tenants_do_not_touch_each_other(self) -> None:
+        a, b = [await self.driver.start(tenant=tenant) for tenant in ("a", "b")]
+        await self.driver.complete(a)
+        view = await self.driver.tenant("b")
         assert (view.active, view.locked_by, view.fence) == (b.id, b.id, b.fence)

@@ -8,71 +8,62 @@ from contextlib import asynccontextmanager
 
 from holdfast.domain.trigger.trigger import Changed
 from holdfast.ports import Topic
-from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver, patience
-from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from holdfast.testing.contract.tasks.signals import waiting
 
 
-class TriggerDurability(TriggerContract):
+class TriggerDurability(Contract):
     """``open`` is called more than once in a test and must open the same data each time."""
 
     @asynccontextmanager
-    async def _beside(self, clock: ManualClock) -> AsyncIterator[TriggerDriver]:
-        store = await self.open(clock)
-        try:
-            yield TriggerDriver(store, clock, StoreDriver(store, clock))
-        finally:
-            await store.close()
+    async def _beside(self) -> AsyncIterator[TriggerDriver]:
+        async with self.open_again() as store:
+            yield TriggerDriver(store, self.clock, StoreDriver(store, self.clock))
 
-    async def test_triggers_are_there_again_after_a_restart(
-        self, triggers: TriggerDriver, clock: ManualClock
-    ) -> None:
-        waits = await triggers.save(due_in=100, tenant="t")
-        held = await triggers.take(await triggers.save_due())
-        change = triggers.fired(await triggers.take(await triggers.save_due()))
-        fired = (await triggers.commit(change)).trigger
-        ended = await triggers.end(await triggers.save(keep_seconds=50))
-        await triggers.store.close()
-        async with self._beside(clock) as again:
+    async def test_triggers_are_there_again_after_a_restart(self) -> None:
+        waits = await self.triggers.save(due_in=100, tenant="t")
+        held = await self.triggers.take(await self.triggers.save_due())
+        change = self.triggers.fired(await self.triggers.take(await self.triggers.save_due()))
+        fired = (await self.triggers.commit(change)).trigger
+        ended = await self.triggers.end(await self.triggers.save(keep_seconds=50))
+        await self.store.close()
+        async with self._beside() as again:
             for trigger in (waits, held, fired, ended):
                 assert await again.load(trigger) == trigger
             assert (await again.commit(change)).trigger == fired
             assert await again.port.acquire_lease(held.id, "s-2") is None
             assert await again.next_seconds() == LEASE_SECONDS
-            clock.advance(LEASE_SECONDS)
+            self.clock.advance(LEASE_SECONDS)
             (taken,) = (await again.look("s-2")).triggers
             assert (taken.id, taken.retry_count) == (held.id, 1)
-            clock.advance(LEASE_SECONDS)
+            self.clock.advance(LEASE_SECONDS)
             assert await again.prune() == 1
-        await triggers.store.open()
+        await self.store.open()
 
-    async def test_two_that_have_it_open_share_its_triggers(
-        self, triggers: TriggerDriver, clock: ManualClock
-    ) -> None:
-        ids = sorted([(await triggers.save_due()).id for _ in range(15)])
-        async with self._beside(clock) as other:
-            sides = [(side, n) for n in range(4) for side in (triggers, other)]
+    async def test_two_that_have_it_open_share_its_triggers(self) -> None:
+        ids = sorted([(await self.triggers.save_due()).id for _ in range(15)])
+        async with self._beside() as other:
+            sides = [(side, n) for n in range(4) for side in (self.triggers, other)]
             looks = await asyncio.gather(*(side.take_due(f"s-{n}", limit=3) for side, n in sides))
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
-    async def test_a_change_by_one_is_compared_with_that_by_the_other(
-        self, triggers: TriggerDriver, clock: ManualClock
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        async with self._beside(clock) as other:
-            changes = [triggers.fired(held), triggers.fired(held)]
-            outcomes = await asyncio.gather(triggers.apply(changes[0]), other.apply(changes[1]))
+    async def test_a_change_by_one_is_compared_with_that_by_the_other(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        async with self._beside() as other:
+            changes = [self.triggers.fired(held), self.triggers.fired(held)]
+            outcomes = await asyncio.gather(
+                self.triggers.apply(changes[0]), other.apply(changes[1])
+            )
             assert sum(isinstance(outcome, Changed) for outcome in outcomes) == 1
-            assert await triggers.load(held) == await other.load(held)
-        assert len(await triggers.tasks()) == 1
+            assert await self.triggers.load(held) == await other.load(held)
+        assert len(await self.triggers.tasks()) == 1
 
-    async def test_a_trigger_saved_by_one_wakes_those_who_wait_at_the_other(
-        self, triggers: TriggerDriver, clock: ManualClock
-    ) -> None:
-        async with self._beside(clock) as other:
+    async def test_a_trigger_saved_by_one_wakes_those_who_wait_at_the_other(self) -> None:
+        async with self._beside() as other:
             (waiter,) = await waiting(other.store, Topic.DUE, number=1)
-            trigger = await triggers.save_due()
+            trigger = await self.triggers.save_due()
             async with patience():
                 await waiter
             assert await other.take_due() == [trigger.id]

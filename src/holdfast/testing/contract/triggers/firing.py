@@ -20,42 +20,41 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.ports import Topic
+from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import NO_LIMIT, StoreDriver, patience
-from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
 
 Act = Callable[[TriggerDriver], Awaitable[object]]
 
 
-class Firing(TriggerContract):
-    async def test_firing_makes_the_task_and_moves_the_trigger_on(
-        self, triggers: TriggerDriver
-    ) -> None:
-        await triggers.save_due()
-        held = await triggers.take_one()
-        change = triggers.fired(held)
+class Firing(Contract):
+    async def test_firing_makes_the_task_and_moves_the_trigger_on(self) -> None:
+        await self.triggers.save_due()
+        held = await self.triggers.take_one()
+        change = self.triggers.fired(held)
         task_id = change.submissions[0].task.id
-        assert await triggers.apply(change) == Changed(change.after, (Inserted(task_id),))
-        assert await triggers.load(held) == change.after
-        assert await triggers.driver.claim_ids() == [task_id]
-        assert await triggers.due() == []
+        assert await self.triggers.apply(change) == Changed(change.after, (Inserted(task_id),))
+        assert await self.triggers.load(held) == change.after
+        assert await self.driver.claim_ids() == [task_id]
+        assert await self.triggers.due() == []
         at = change.after.trigger_at
         assert at is not None
-        assert await triggers.due(at) == [held.id]
-        assert await triggers.next_seconds() == 60
+        assert await self.triggers.due(at) == [held.id]
+        assert await self.triggers.next_seconds() == 60
 
-    async def test_a_change_without_tasks_is_a_change(self, triggers: TriggerDriver) -> None:
-        saved = await triggers.save()
-        change = triggers.changed(saved, status=TriggerStatus.PAUSED, reason="at night")
-        assert await triggers.apply(change) == Changed(change.after, ())
-        assert await triggers.load(saved) == change.after
-        assert await triggers.tasks() == []
+    async def test_a_change_without_tasks_is_a_change(self) -> None:
+        saved = await self.triggers.save()
+        change = self.triggers.changed(saved, status=TriggerStatus.PAUSED, reason="at night")
+        assert await self.triggers.apply(change) == Changed(change.after, ())
+        assert await self.triggers.load(saved) == change.after
+        assert await self.triggers.tasks() == []
 
-    async def test_a_fired_task_is_like_any_other(self, triggers: TriggerDriver) -> None:
-        driver = triggers.driver
-        held = await triggers.take(await triggers.save_due(tenant="t"))
-        submission = triggers.submission(held, payload={"n": 1}, queue="slow")
-        await triggers.commit(triggers.changed(held, submission))
+    async def test_a_fired_task_is_like_any_other(self) -> None:
+        driver = self.driver
+        held = await self.triggers.take(await self.triggers.save_due(tenant="t"))
+        submission = self.triggers.submission(held, payload={"n": 1}, queue="slow")
+        await self.triggers.commit(self.triggers.changed(held, submission))
         task = await driver.load(submission.task.id)
         assert (task.place, task.status) == (Place.READY, Status.PENDING)
         assert (task.tenant, task.queue, task.key) == ("t", "slow", submission.task.key)
@@ -65,276 +64,260 @@ class Firing(TriggerContract):
         assert (await driver.complete(claimed.task)).status is Status.COMPLETED
         assert (await driver.store.views.stats()).by_status[Status.COMPLETED] == 1
 
-    async def test_a_fired_task_waits_in_its_tenants_line(self, triggers: TriggerDriver) -> None:
-        running = await triggers.driver.start(tenant="t")
-        held = await triggers.take(await triggers.save_due(tenant="t"))
-        (fired,) = (await triggers.fire(held)).tasks
-        assert (await triggers.driver.load(fired_id(fired))).place is Place.LINE
-        assert await triggers.driver.claim_ids() == []
-        await triggers.driver.complete(running)
-        assert await triggers.driver.claim_ids() == [fired_id(fired)]
+    async def test_a_fired_task_waits_in_its_tenants_line(self) -> None:
+        running = await self.driver.start(tenant="t")
+        held = await self.triggers.take(await self.triggers.save_due(tenant="t"))
+        (fired,) = (await self.triggers.fire(held)).tasks
+        assert (await self.driver.load(fired_id(fired))).place is Place.LINE
+        assert await self.driver.claim_ids() == []
+        await self.driver.complete(running)
+        assert await self.driver.claim_ids() == [fired_id(fired)]
 
-    async def test_one_change_makes_the_tasks_of_several_times(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        batch = [triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
-        changed = await triggers.commit(triggers.changed(held, *batch))
+    async def test_one_change_makes_the_tasks_of_several_times(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        batch = [self.triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
+        changed = await self.triggers.commit(self.triggers.changed(held, *batch))
         ids = [submission.task.id for submission in batch]
         assert changed.tasks == tuple(Inserted(task_id) for task_id in ids)
-        assert await triggers.driver.claim_ids() == ids
+        assert await self.driver.claim_ids() == ids
 
-    async def test_changes_of_one_batch_stand_for_themselves(self, triggers: TriggerDriver) -> None:
-        held = [await triggers.take(await triggers.save_due()) for _ in range(3)]
-        stale = triggers.fired(replace(held[1], version=held[1].version - 1))
-        batch = [triggers.fired(held[0]), stale, triggers.fired(held[2])]
-        outcomes = await triggers.port.apply(batch, depth_limit=NO_LIMIT)
+    async def test_changes_of_one_batch_stand_for_themselves(self) -> None:
+        held = [await self.triggers.take(await self.triggers.save_due()) for _ in range(3)]
+        stale = self.triggers.fired(replace(held[1], version=held[1].version - 1))
+        batch = [self.triggers.fired(held[0]), stale, self.triggers.fired(held[2])]
+        outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed, TriggerStale, Changed]
-        assert len(await triggers.tasks()) == 2
-        assert list(await triggers.port.apply([], depth_limit=NO_LIMIT)) == []
+        assert len(await self.triggers.tasks()) == 2
+        assert list(await self.triggers.port.apply([], depth_limit=NO_LIMIT)) == []
 
-    async def test_a_key_used_before_is_no_hindrance(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
-        first = triggers.submission(held)
-        await triggers.driver.insert(first)
-        changed = await triggers.commit(triggers.fired(held))
+    async def test_a_key_used_before_is_no_hindrance(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        first = self.triggers.submission(held)
+        await self.driver.insert(first)
+        changed = await self.triggers.commit(self.triggers.fired(held))
         assert changed.tasks == (Existing(first.task.id),)
-        assert await triggers.load(held) == changed.trigger
-        again = await triggers.take(held)
-        other = triggers.submission(held, payload="other")
-        changed = await triggers.commit(triggers.changed(again, other))
+        assert await self.triggers.load(held) == changed.trigger
+        again = await self.triggers.take(held)
+        other = self.triggers.submission(held, payload="other")
+        changed = await self.triggers.commit(self.triggers.changed(again, other))
         assert changed.tasks == (Conflict(first.task.id),)
-        assert await triggers.tasks() == [first.task.id]
+        assert await self.triggers.tasks() == [first.task.id]
 
-    async def test_its_last_task_is_the_one_that_has_the_key(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
-        first = triggers.submission(held)
-        await triggers.driver.insert(first)
+    async def test_its_last_task_is_the_one_that_has_the_key(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        first = self.triggers.submission(held)
+        await self.driver.insert(first)
         for payload in ({}, {"payload": "other"}):
-            again = triggers.submission(held, key=first.task.key, **payload)
-            change = triggers.changed(held, again, last_task=again.task.id)
-            changed = await triggers.commit(change)
+            again = self.triggers.submission(held, key=first.task.key, **payload)
+            change = self.triggers.changed(held, again, last_task=again.task.id)
+            changed = await self.triggers.commit(change)
             assert changed.trigger.last_task == first.task.id
-            assert await triggers.load(held) == changed.trigger
-            held = await triggers.take(held)
-        named = triggers.changed(held, triggers.submission(held), last_task="task-older")
-        assert (await triggers.commit(named)).trigger.last_task == "task-older"
+            assert await self.triggers.load(held) == changed.trigger
+            held = await self.triggers.take(held)
+        named = self.triggers.changed(held, self.triggers.submission(held), last_task="task-older")
+        assert (await self.triggers.commit(named)).trigger.last_task == "task-older"
 
-    async def test_a_change_to_another_version_is_refused(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
+    async def test_a_change_to_another_version_is_refused(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
         for version in (held.version - 1, held.version + 1, 0):
-            change = triggers.fired(replace(held, version=version))
-            assert await triggers.refused(change) == held
+            change = self.triggers.fired(replace(held, version=version))
+            assert await self.triggers.refused(change) == held
 
-    async def test_a_change_to_a_trigger_that_is_not_there_is_refused(
-        self, triggers: TriggerDriver
-    ) -> None:
-        change = triggers.fired(triggers.unsaved(version=1))
-        assert await triggers.untouched(change) == TriggerStale(None)
+    async def test_a_change_to_a_trigger_that_is_not_there_is_refused(self) -> None:
+        change = self.triggers.fired(self.triggers.unsaved(version=1))
+        assert await self.triggers.untouched(change) == TriggerStale(None)
 
-    async def test_a_pause_under_a_holder_makes_its_write_stale(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        pause = triggers.changed(held, status=TriggerStatus.PAUSED)
-        paused = (await triggers.commit(pause)).trigger
-        assert await triggers.refused(triggers.fired(held)) == paused
-        triggers.clock.advance(3_600)
-        assert await triggers.take_due("s-2") == []
+    async def test_a_pause_under_a_holder_makes_its_write_stale(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        pause = self.triggers.changed(held, status=TriggerStatus.PAUSED)
+        paused = (await self.triggers.commit(pause)).trigger
+        assert await self.triggers.refused(self.triggers.fired(held)) == paused
+        self.clock.advance(3_600)
+        assert await self.triggers.take_due("s-2") == []
 
-    async def test_a_trigger_set_going_again_is_due_again(self, triggers: TriggerDriver) -> None:
-        paused = await triggers.save_due(status=TriggerStatus.PAUSED)
-        at = triggers.clock.now() + 5
-        resume = triggers.changed(paused, fire_time=at, trigger_at=at)
-        await triggers.commit(resume)
-        assert await triggers.next_seconds() == 5
-        assert await triggers.due(at) == [paused.id]
+    async def test_a_trigger_set_going_again_is_due_again(self) -> None:
+        paused = await self.triggers.save_due(status=TriggerStatus.PAUSED)
+        at = self.clock.now() + 5
+        resume = self.triggers.changed(paused, fire_time=at, trigger_at=at)
+        await self.triggers.commit(resume)
+        assert await self.triggers.next_seconds() == 5
+        assert await self.triggers.due(at) == [paused.id]
 
-    async def test_of_two_changes_to_one_version_one_is_written(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        changes = [triggers.fired(held) for _ in range(6)]
-        outcomes = await asyncio.gather(*(triggers.apply(change) for change in changes))
+    async def test_of_two_changes_to_one_version_one_is_written(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        changes = [self.triggers.fired(held) for _ in range(6)]
+        outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
-        assert await triggers.load(held) == written.trigger
-        assert len(await triggers.tasks()) == 1
+        assert await self.triggers.load(held) == written.trigger
+        assert len(await self.triggers.tasks()) == 1
 
-    async def test_what_is_done_is_audited_with_the_change(self, triggers: TriggerDriver) -> None:
-        saved = await triggers.save()
-        entry = triggers.audit(saved, "pause")
-        change = triggers.changed(saved, audit=entry, status=TriggerStatus.PAUSED)
-        await triggers.commit(change)
-        await triggers.refused(triggers.changed(saved, audit=entry))
-        await triggers.commit(change)  # a repeat
-        assert list(await triggers.store.admin.audits(limit=10)) == [entry]
-
-
-class FiringTwice(TriggerContract):
-    async def test_a_repeat_is_answered_as_the_first_was(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
-        change = triggers.fired(held)
-        first = await triggers.commit(change)
-        tasks = await triggers.tasks()
-        assert (await triggers.commit(change)).trigger == first.trigger
-        assert await triggers.load(held) == first.trigger
-        assert await triggers.tasks() == tasks
-
-    async def test_a_repeat_makes_no_second_task_when_the_first_has_ended(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        change = triggers.fired(held)
-        await triggers.commit(change)
-        await triggers.driver.complete(await triggers.driver.take())
-        await triggers.commit(change)
-        assert await triggers.driver.claim_ids() == []
-        assert len(await triggers.tasks()) == 1
-
-    async def test_a_repeat_that_comes_too_late_is_stale(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
-        change = triggers.fired(held)
-        await triggers.commit(change)
-        later = await triggers.take(held, "s-2")
-        assert await triggers.refused(change) == later
-
-    async def test_another_change_to_the_same_version_is_no_repeat(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        await triggers.fire(held)
-        await triggers.refused(triggers.fired(held))
+    async def test_what_is_done_is_audited_with_the_change(self) -> None:
+        saved = await self.triggers.save()
+        entry = self.triggers.audit(saved, "pause")
+        change = self.triggers.changed(saved, audit=entry, status=TriggerStatus.PAUSED)
+        await self.triggers.commit(change)
+        await self.triggers.refused(self.triggers.changed(saved, audit=entry))
+        await self.triggers.commit(change)  # a repeat
+        assert list(await self.store.admin.audits(limit=10)) == [entry]
 
 
-class FiringUnless(TriggerContract):
+class FiringTwice(Contract):
+    async def test_a_repeat_is_answered_as_the_first_was(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        change = self.triggers.fired(held)
+        first = await self.triggers.commit(change)
+        tasks = await self.triggers.tasks()
+        assert (await self.triggers.commit(change)).trigger == first.trigger
+        assert await self.triggers.load(held) == first.trigger
+        assert await self.triggers.tasks() == tasks
+
+    async def test_a_repeat_makes_no_second_task_when_the_first_has_ended(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        change = self.triggers.fired(held)
+        await self.triggers.commit(change)
+        await self.driver.complete(await self.driver.take())
+        await self.triggers.commit(change)
+        assert await self.driver.claim_ids() == []
+        assert len(await self.triggers.tasks()) == 1
+
+    async def test_a_repeat_that_comes_too_late_is_stale(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        change = self.triggers.fired(held)
+        await self.triggers.commit(change)
+        later = await self.triggers.take(held, "s-2")
+        assert await self.triggers.refused(change) == later
+
+    async def test_another_change_to_the_same_version_is_no_repeat(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        await self.triggers.fire(held)
+        await self.triggers.refused(self.triggers.fired(held))
+
+
+class FiringUnless(Contract):
     """Changes that are forbidden: then there is neither a task nor a new version."""
 
     @pytest.mark.parametrize(
         "place", [Place.HELD, Place.READY, Place.LINE, Place.LATER, Place.LEASED]
     )
     async def test_a_change_is_refused_while_the_last_task_waits_or_runs(
-        self, triggers: TriggerDriver, place: Place
+        self, place: Place
     ) -> None:
-        last = await PLACED[place](triggers.driver)
-        assert (await triggers.driver.load(last)).place is place
-        held = await triggers.take(await triggers.save_due())
-        change = triggers.fired(held, unless_unfinished=last)
-        assert await triggers.untouched(change) == Overlapping(last)
+        last = await PLACED[place](self.driver)
+        assert (await self.driver.load(last)).place is place
+        held = await self.triggers.take(await self.triggers.save_due())
+        change = self.triggers.fired(held, unless_unfinished=last)
+        assert await self.triggers.untouched(change) == Overlapping(last)
 
     @pytest.mark.parametrize("place", [Place.PARKED, Place.SETTLED, None])
     async def test_a_change_is_written_when_the_last_task_rests_or_is_gone(
-        self, triggers: TriggerDriver, place: Place | None
+        self, place: Place | None
     ) -> None:
-        last = await PLACED[place](triggers.driver)
-        held = await triggers.take(await triggers.save_due())
-        changed = await triggers.commit(triggers.fired(held, unless_unfinished=last))
+        last = await PLACED[place](self.driver)
+        held = await self.triggers.take(await self.triggers.save_due())
+        changed = await self.triggers.commit(self.triggers.fired(held, unless_unfinished=last))
         assert isinstance(changed.tasks[0], Inserted)
 
-    async def test_a_task_that_was_never_there_hinders_nobody(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        unknown = triggers.submission(held).task.id
-        await triggers.commit(triggers.fired(held, unless_unfinished=unknown))
+    async def test_a_task_that_was_never_there_hinders_nobody(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        unknown = self.triggers.submission(held).task.id
+        await self.triggers.commit(self.triggers.fired(held, unless_unfinished=unknown))
 
-    async def test_a_full_queue_takes_neither_the_task_nor_the_change(
-        self, triggers: TriggerDriver
-    ) -> None:
-        await triggers.driver.submit()
-        held = await triggers.take(await triggers.save_due())
-        change = triggers.fired(held)
-        assert await triggers.untouched(change, depth_limit=1) == NoRoom("default")
-        assert isinstance(await triggers.apply(change, depth_limit=2), Changed)
+    async def test_a_full_queue_takes_neither_the_task_nor_the_change(self) -> None:
+        await self.driver.submit()
+        held = await self.triggers.take(await self.triggers.save_due())
+        change = self.triggers.fired(held)
+        assert await self.triggers.untouched(change, depth_limit=1) == NoRoom("default")
+        assert isinstance(await self.triggers.apply(change, depth_limit=2), Changed)
 
-    async def test_another_queue_that_is_full_hinders_nobody(self, triggers: TriggerDriver) -> None:
-        await triggers.driver.submit(queue="other")
-        held = await triggers.take(await triggers.save_due())
-        assert isinstance(await triggers.apply(triggers.fired(held), depth_limit=1), Changed)
+    async def test_another_queue_that_is_full_hinders_nobody(self) -> None:
+        await self.driver.submit(queue="other")
+        held = await self.triggers.take(await self.triggers.save_due())
+        assert isinstance(
+            await self.triggers.apply(self.triggers.fired(held), depth_limit=1), Changed
+        )
 
-    async def test_a_key_used_before_needs_no_room(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
-        await triggers.driver.insert(triggers.submission(held))
-        assert isinstance(await triggers.apply(triggers.fired(held), depth_limit=1), Changed)
+    async def test_a_key_used_before_needs_no_room(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        await self.driver.insert(self.triggers.submission(held))
+        assert isinstance(
+            await self.triggers.apply(self.triggers.fired(held), depth_limit=1), Changed
+        )
 
-    async def test_a_change_without_tasks_needs_no_room(self, triggers: TriggerDriver) -> None:
-        await triggers.driver.submit()
-        saved = await triggers.save()
-        assert isinstance(await triggers.apply(triggers.changed(saved), depth_limit=0), Changed)
+    async def test_a_change_without_tasks_needs_no_room(self) -> None:
+        await self.driver.submit()
+        saved = await self.triggers.save()
+        assert isinstance(
+            await self.triggers.apply(self.triggers.changed(saved), depth_limit=0), Changed
+        )
 
-    async def test_the_version_is_compared_first(self, triggers: TriggerDriver) -> None:
-        last = (await triggers.driver.submit()).id
-        held = await triggers.take(await triggers.save_due())
+    async def test_the_version_is_compared_first(self) -> None:
+        last = (await self.driver.submit()).id
+        held = await self.triggers.take(await self.triggers.save_due())
         old = replace(held, version=held.version - 1)
-        change = triggers.fired(old, unless_unfinished=last)
-        assert isinstance(await triggers.untouched(change, depth_limit=0), TriggerStale)
+        change = self.triggers.fired(old, unless_unfinished=last)
+        assert isinstance(await self.triggers.untouched(change, depth_limit=0), TriggerStale)
 
-    async def test_the_last_task_is_looked_at_before_the_queue(
-        self, triggers: TriggerDriver
-    ) -> None:
-        last = (await triggers.driver.submit()).id
-        held = await triggers.take(await triggers.save_due())
-        change = triggers.fired(held, unless_unfinished=last)
-        assert isinstance(await triggers.untouched(change, depth_limit=0), Overlapping)
+    async def test_the_last_task_is_looked_at_before_the_queue(self) -> None:
+        last = (await self.driver.submit()).id
+        held = await self.triggers.take(await self.triggers.save_due())
+        change = self.triggers.fired(held, unless_unfinished=last)
+        assert isinstance(await self.triggers.untouched(change, depth_limit=0), Overlapping)
 
 
-class FiringInOneStep(TriggerContract):
+class FiringInOneStep(Contract):
     """The contract for stores that keep triggers beside the tasks."""
 
-    async def test_the_tasks_of_a_change_are_made_all_or_none(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        batch = [triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
-        change = triggers.changed(held, *batch)
-        assert await triggers.untouched(change, depth_limit=2) == NoRoom("default")
-        assert isinstance(await triggers.apply(change, depth_limit=3), Changed)
+    async def test_the_tasks_of_a_change_are_made_all_or_none(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        batch = [self.triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
+        change = self.triggers.changed(held, *batch)
+        assert await self.triggers.untouched(change, depth_limit=2) == NoRoom("default")
+        assert isinstance(await self.triggers.apply(change, depth_limit=3), Changed)
 
-    async def test_one_full_queue_of_two_takes_nothing(self, triggers: TriggerDriver) -> None:
-        await triggers.driver.submit(queue="full")
-        held = await triggers.take(await triggers.save_due())
-        batch = [triggers.submission(held, key=f"{held.id}@{q}", queue=q) for q in ("free", "full")]
-        change = triggers.changed(held, *batch)
-        assert await triggers.untouched(change, depth_limit=1) == NoRoom("full")
+    async def test_one_full_queue_of_two_takes_nothing(self) -> None:
+        await self.driver.submit(queue="full")
+        held = await self.triggers.take(await self.triggers.save_due())
+        batch = [
+            self.triggers.submission(held, key=f"{held.id}@{q}", queue=q) for q in ("free", "full")
+        ]
+        change = self.triggers.changed(held, *batch)
+        assert await self.triggers.untouched(change, depth_limit=1) == NoRoom("full")
 
-    async def test_a_change_that_cannot_be_written_makes_no_task(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
+    async def test_a_change_that_cannot_be_written_makes_no_task(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
         with pytest.raises(SerialisationError):
-            await triggers.apply(triggers.fired(held, user=object()))
-        assert await triggers.tasks() == []
-        assert await triggers.load(held) == held
+            await self.triggers.apply(self.triggers.fired(held, user=object()))
+        assert await self.triggers.tasks() == []
+        assert await self.triggers.load(held) == held
 
-    async def test_the_loser_of_a_race_makes_no_task(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
+    async def test_the_loser_of_a_race_makes_no_task(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
         changes = [
-            triggers.changed(held, triggers.submission(held, key=f"{held.id}@{n}"))
+            self.triggers.changed(held, self.triggers.submission(held, key=f"{held.id}@{n}"))
             for n in range(6)
         ]
-        outcomes = await asyncio.gather(*(triggers.apply(change) for change in changes))
+        outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
-        assert await triggers.tasks() == [fired_id(written.tasks[0])]
+        assert await self.triggers.tasks() == [fired_id(written.tasks[0])]
 
 
-class TriggerSignals(TriggerContract):
-    async def test_a_fired_task_wakes_who_waits_for_tasks(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due())
-        (waiter,) = await waiting(triggers.store, Topic.READY, number=1)
-        await triggers.fire(held)
+class TriggerSignals(Contract):
+    async def test_a_fired_task_wakes_who_waits_for_tasks(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        (waiter,) = await waiting(self.store, Topic.READY, number=1)
+        await self.triggers.fire(held)
         async with patience():
             await waiter
 
     @pytest.mark.parametrize("number", range(3))
-    async def test_a_new_time_wakes_who_waits_for_times(
-        self, triggers: TriggerDriver, number: int
-    ) -> None:
-        act = await ACTS[number](triggers)
-        ticket = triggers.store.ticket(Topic.DUE)
-        waiters = await waiting(triggers.store, Topic.DUE, number=2)
+    async def test_a_new_time_wakes_who_waits_for_times(self, number: int) -> None:
+        act = await ACTS[number](self.triggers)
+        ticket = self.store.ticket(Topic.DUE)
+        waiters = await waiting(self.store, Topic.DUE, number=2)
         await act
         async with patience():
             await asyncio.gather(*waiters)
-            await triggers.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
+            await self.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
 
 
 def fired_id(insertion: object) -> str:

@@ -7,307 +7,278 @@ import asyncio
 import pytest
 
 from holdfast.domain.trigger.trigger import LEASE, PENDING, TriggerStatus
+from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
-from holdfast.testing.contract.drivers.trigger_driver import TriggerContract, TriggerDriver, ids_of
+from holdfast.testing.contract.drivers.trigger_driver import ids_of
 
 RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
 
-class FindingDue(TriggerContract):
-    async def test_what_is_due_is_found_up_to_and_with_the_moment(
-        self, triggers: TriggerDriver
-    ) -> None:
-        trigger = await triggers.save(due_in=10)
-        at = triggers.clock.now() + 10
-        assert await triggers.due(at - 0.25) == []
-        assert await triggers.due(at) == [trigger.id]
-        assert await triggers.due(at + 1_000) == [trigger.id]
+class FindingDue(Contract):
+    async def test_what_is_due_is_found_up_to_and_with_the_moment(self) -> None:
+        trigger = await self.triggers.save(due_in=10)
+        at = self.clock.now() + 10
+        assert await self.triggers.due(at - 0.25) == []
+        assert await self.triggers.due(at) == [trigger.id]
+        assert await self.triggers.due(at + 1_000) == [trigger.id]
 
-    async def test_a_trigger_is_due_at_its_very_moment(self, triggers: TriggerDriver) -> None:
+    async def test_a_trigger_is_due_at_its_very_moment(self) -> None:
         """A scheduler that sleeps until then would otherwise find nothing and come again at
         once."""
-        start, due_in = triggers.clock.now(), 10.000_4
-        trigger = await triggers.save(due_in=due_in)
-        triggers.clock.jump(10)
-        assert await triggers.due() == []
-        left = await triggers.next_seconds()
+        start, due_in = self.clock.now(), 10.000_4
+        trigger = await self.triggers.save(due_in=due_in)
+        self.clock.jump(10)
+        assert await self.triggers.due() == []
+        left = await self.triggers.next_seconds()
         assert left is not None
         assert 0 < left < 0.01
-        assert await triggers.due(start + due_in) == [trigger.id]
-        triggers.clock.jump(start + due_in - triggers.clock.now())
-        assert triggers.clock.now() == trigger.trigger_at
-        assert await triggers.take_due() == [trigger.id]
+        assert await self.triggers.due(start + due_in) == [trigger.id]
+        self.clock.jump(start + due_in - self.clock.now())
+        assert self.clock.now() == trigger.trigger_at
+        assert await self.triggers.take_due() == [trigger.id]
 
-    async def test_the_earliest_is_found_first(self, triggers: TriggerDriver) -> None:
-        saved = {due_in: await triggers.save(due_in=due_in) for due_in in (30, 10, 40, 20)}
-        upto = triggers.clock.now() + 30
+    async def test_the_earliest_is_found_first(self) -> None:
+        saved = {due_in: await self.triggers.save(due_in=due_in) for due_in in (30, 10, 40, 20)}
+        upto = self.clock.now() + 30
         ids = [saved[due_in].id for due_in in (10, 20, 30)]
-        assert await triggers.due(upto) == ids
-        assert await triggers.due(upto, limit=2) == ids[:2]
+        assert await self.triggers.due(upto) == ids
+        assert await self.triggers.due(upto, limit=2) == ids[:2]
 
-    async def test_a_look_at_what_is_due_changes_nothing(self, triggers: TriggerDriver) -> None:
-        trigger = await triggers.save_due()
-        assert list(await triggers.port.find_due(triggers.clock.now())) == [trigger]
-        assert await triggers.load(trigger) == trigger
-        assert await triggers.due() == [trigger.id]
+    async def test_a_look_at_what_is_due_changes_nothing(self) -> None:
+        trigger = await self.triggers.save_due()
+        assert list(await self.triggers.port.find_due(self.clock.now())) == [trigger]
+        assert await self.triggers.load(trigger) == trigger
+        assert await self.triggers.due() == [trigger.id]
 
-    async def test_what_somebody_works_on_is_not_due(self, triggers: TriggerDriver) -> None:
-        await triggers.take(await triggers.save_due())
-        other = await triggers.save_due()
-        assert await triggers.due() == [other.id]
+    async def test_what_somebody_works_on_is_not_due(self) -> None:
+        await self.triggers.take(await self.triggers.save_due())
+        other = await self.triggers.save_due()
+        assert await self.triggers.due() == [other.id]
 
-    async def test_what_a_lapsed_lease_has_left_behind_is_due_at_its_time(
-        self, triggers: TriggerDriver
-    ) -> None:
-        left = [await triggers.save(due_in=due_in) for due_in in (3, 1)]
-        other = await triggers.save(due_in=2)
-        early = await triggers.save(due_in=1_000)
+    async def test_what_a_lapsed_lease_has_left_behind_is_due_at_its_time(self) -> None:
+        left = [await self.triggers.save(due_in=due_in) for due_in in (3, 1)]
+        other = await self.triggers.save(due_in=2)
+        early = await self.triggers.save(due_in=1_000)
         for trigger in (*left, early):
-            await triggers.take(trigger)
-        triggers.clock.advance(LEASE_SECONDS)
-        assert await triggers.due() == [left[1].id, other.id, left[0].id]
-        assert (await triggers.due(triggers.clock.now() + 1_000))[-1] == early.id
+            await self.triggers.take(trigger)
+        self.clock.advance(LEASE_SECONDS)
+        assert await self.triggers.due() == [left[1].id, other.id, left[0].id]
+        assert (await self.triggers.due(self.clock.now() + 1_000))[-1] == early.id
 
 
-class TriggerLeasing(TriggerContract):
-    async def test_a_lease_makes_a_trigger_its_owners(self, triggers: TriggerDriver) -> None:
-        saved = await triggers.save()
-        triggers.clock.advance(5)
-        held = await triggers.take(saved, "s-1")
+class TriggerLeasing(Contract):
+    async def test_a_lease_makes_a_trigger_its_owners(self) -> None:
+        saved = await self.triggers.save()
+        self.clock.advance(5)
+        held = await self.triggers.take(saved, "s-1")
         assert held.status is LEASE[saved.status]
         assert (held.owner, held.version) == ("s-1", saved.version + 1)
         assert held.lease_until is not None
-        assert held.updated_at == triggers.clock.now()
+        assert held.updated_at == self.clock.now()
         assert (held.trigger_at, held.fire_time) == (saved.trigger_at, saved.fire_time)
         assert (held.retry_count, held.request) == (0, saved.request)
-        assert await triggers.load(saved) == held
+        assert await self.triggers.load(saved) == held
 
-    async def test_what_is_due_is_handed_out_as_if_it_had_been_asked_for(
-        self, triggers: TriggerDriver
-    ) -> None:
-        saved = await triggers.save_due()
-        held = await triggers.take_one("s-1")
+    async def test_what_is_due_is_handed_out_as_if_it_had_been_asked_for(self) -> None:
+        saved = await self.triggers.save_due()
+        held = await self.triggers.take_one("s-1")
         assert (held.status, held.owner) == (LEASE[saved.status], "s-1")
         assert (held.version, held.retry_count) == (saved.version + 1, 0)
-        assert await triggers.load(saved) == held
+        assert await self.triggers.load(saved) == held
 
-    async def test_nobody_else_gets_a_trigger_while_its_lease_lasts(
-        self, triggers: TriggerDriver
-    ) -> None:
-        trigger = await triggers.save_due()
-        held = await triggers.take(trigger, "s-1")
-        triggers.clock.advance(LEASE_SECONDS - 1)
-        assert await triggers.port.acquire_lease(trigger.id, "s-2") is None
-        assert await triggers.take_due("s-2") == []
-        assert await triggers.take_due("s-1") == []
-        assert await triggers.load(trigger) == held
+    async def test_nobody_else_gets_a_trigger_while_its_lease_lasts(self) -> None:
+        trigger = await self.triggers.save_due()
+        held = await self.triggers.take(trigger, "s-1")
+        self.clock.advance(LEASE_SECONDS - 1)
+        assert await self.triggers.port.acquire_lease(trigger.id, "s-2") is None
+        assert await self.triggers.take_due("s-2") == []
+        assert await self.triggers.take_due("s-1") == []
+        assert await self.triggers.load(trigger) == held
 
-    async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(
-        self, triggers: TriggerDriver
-    ) -> None:
+    async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(self) -> None:
         for _ in range(101):
-            await triggers.save_due()
-        first = (await triggers.port.claim("s-1")).triggers
+            await self.triggers.save_due()
+        first = (await self.triggers.port.claim("s-1")).triggers
         assert len(first) == 100
-        assert len((await triggers.port.claim("s-2")).triggers) == 1
-        triggers.clock.advance(29)
-        assert await triggers.port.acquire_lease(first[0].id, "s-3") is None
-        triggers.clock.advance(1)
-        assert await triggers.port.acquire_lease(first[0].id, "s-3") is not None
-        triggers.clock.advance(29)
-        assert await triggers.port.acquire_lease(first[0].id, "s-4") is None
-        triggers.clock.advance(1)
-        assert await triggers.port.acquire_lease(first[0].id, "s-4") is not None
+        assert len((await self.triggers.port.claim("s-2")).triggers) == 1
+        self.clock.advance(29)
+        assert await self.triggers.port.acquire_lease(first[0].id, "s-3") is None
+        self.clock.advance(1)
+        assert await self.triggers.port.acquire_lease(first[0].id, "s-3") is not None
+        self.clock.advance(29)
+        assert await self.triggers.port.acquire_lease(first[0].id, "s-4") is None
+        self.clock.advance(1)
+        assert await self.triggers.port.acquire_lease(first[0].id, "s-4") is not None
 
-    async def test_its_owner_gets_it_again_for_longer(self, triggers: TriggerDriver) -> None:
-        trigger = await triggers.save_due()
-        first = await triggers.take(trigger, "s-1")
-        triggers.clock.advance(LEASE_SECONDS - 1)
-        again = await triggers.take(trigger, "s-1")
+    async def test_its_owner_gets_it_again_for_longer(self) -> None:
+        trigger = await self.triggers.save_due()
+        first = await self.triggers.take(trigger, "s-1")
+        self.clock.advance(LEASE_SECONDS - 1)
+        again = await self.triggers.take(trigger, "s-1")
         assert (again.owner, again.retry_count) == ("s-1", 0)
         assert again.version > first.version
-        triggers.clock.advance(LEASE_SECONDS - 1)
-        assert await triggers.take_due("s-2") == []
-        await triggers.refused(triggers.fired(first))
-        await triggers.fire(again)
+        self.clock.advance(LEASE_SECONDS - 1)
+        assert await self.triggers.take_due("s-2") == []
+        await self.triggers.refused(self.triggers.fired(first))
+        await self.triggers.fire(again)
 
-    async def test_a_lapsed_lease_is_taken_over_and_counts_as_a_failed_try(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due(), "s-1")
-        triggers.clock.advance(LEASE_SECONDS)
-        second = await triggers.take_one("s-2")
+    async def test_a_lapsed_lease_is_taken_over_and_counts_as_a_failed_try(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due(), "s-1")
+        self.clock.advance(LEASE_SECONDS)
+        second = await self.triggers.take_one("s-2")
         assert (second.id, second.owner) == (held.id, "s-2")
         assert (second.version, second.retry_count) == (held.version + 1, 1)
-        triggers.clock.advance(LEASE_SECONDS)
-        third = await triggers.take(second, "s-3")
+        self.clock.advance(LEASE_SECONDS)
+        third = await self.triggers.take(second, "s-3")
         assert (third.owner, third.retry_count) == ("s-3", 2)
 
-    async def test_what_was_left_behind_is_handed_out_whatever_its_time(
-        self, triggers: TriggerDriver
-    ) -> None:
+    async def test_what_was_left_behind_is_handed_out_whatever_its_time(self) -> None:
         """Nobody else would ever take it out of the hands of the one who is gone."""
-        held = await triggers.take(await triggers.save(due_in=1_000))
-        triggers.clock.advance(LEASE_SECONDS)
-        assert await triggers.take_due("s-2") == [held.id]
+        held = await self.triggers.take(await self.triggers.save(due_in=1_000))
+        self.clock.advance(LEASE_SECONDS)
+        assert await self.triggers.take_due("s-2") == [held.id]
 
-    async def test_a_holder_that_was_taken_over_cannot_write(self, triggers: TriggerDriver) -> None:
-        zombie = await triggers.take(await triggers.save_due(), "s-1")
-        triggers.clock.advance(LEASE_SECONDS)
-        holder = await triggers.take_one("s-2")
-        assert await triggers.refused(triggers.fired(zombie)) == holder
-        await triggers.fire(holder)
-        await triggers.refused(triggers.fired(zombie))
-        assert len(await triggers.tasks()) == 1
+    async def test_a_holder_that_was_taken_over_cannot_write(self) -> None:
+        zombie = await self.triggers.take(await self.triggers.save_due(), "s-1")
+        self.clock.advance(LEASE_SECONDS)
+        holder = await self.triggers.take_one("s-2")
+        assert await self.triggers.refused(self.triggers.fired(zombie)) == holder
+        await self.triggers.fire(holder)
+        await self.triggers.refused(self.triggers.fired(zombie))
+        assert len(await self.triggers.tasks()) == 1
 
-    async def test_a_trigger_saved_anew_is_taken_from_its_holder(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due("nightly"), "s-1")
-        anew = await triggers.save("nightly", due_in=50)
+    async def test_a_trigger_saved_anew_is_taken_from_its_holder(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due("nightly"), "s-1")
+        anew = await self.triggers.save("nightly", due_in=50)
         assert (anew.version, anew.owner) == (held.version + 1, None)
-        assert await triggers.refused(triggers.fired(held)) == anew
-        assert await triggers.next_seconds() == 50
-        taken = await triggers.take(anew, "s-2")
+        assert await self.triggers.refused(self.triggers.fired(held)) == anew
+        assert await self.triggers.next_seconds() == 50
+        taken = await self.triggers.take(anew, "s-2")
         assert (taken.owner, taken.retry_count) == ("s-2", 0)
 
-    async def test_a_holder_whose_lease_has_lapsed_may_write_until_it_is_taken_over(
-        self, triggers: TriggerDriver
-    ) -> None:
-        held = await triggers.take(await triggers.save_due())
-        triggers.clock.advance(LEASE_SECONDS * 10)
-        await triggers.fire(held)
-        assert await triggers.take_due("s-2") == [held.id]  # its next time has come by now
+    async def test_a_holder_whose_lease_has_lapsed_may_write_until_it_is_taken_over(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due())
+        self.clock.advance(LEASE_SECONDS * 10)
+        await self.triggers.fire(held)
+        assert await self.triggers.take_due("s-2") == [held.id]  # its next time has come by now
 
-    async def test_what_is_given_back_is_free_at_once(self, triggers: TriggerDriver) -> None:
-        held = await triggers.take(await triggers.save_due(), "s-1")
-        now = triggers.clock.now()
-        put_off = triggers.changed(held, fire_time=held.fire_time, trigger_at=now, retry_count=1)
-        after = (await triggers.commit(put_off)).trigger
+    async def test_what_is_given_back_is_free_at_once(self) -> None:
+        held = await self.triggers.take(await self.triggers.save_due(), "s-1")
+        now = self.clock.now()
+        put_off = self.triggers.changed(
+            held, fire_time=held.fire_time, trigger_at=now, retry_count=1
+        )
+        after = (await self.triggers.commit(put_off)).trigger
         assert (after.owner, after.lease_until, after.retry_count) == (None, None, 1)
-        taken = await triggers.take_one("s-2")
+        taken = await self.triggers.take_one("s-2")
         assert (taken.id, taken.retry_count) == (held.id, 1)
 
     @pytest.mark.parametrize("status", RESTING)
-    async def test_what_waits_for_no_time_is_nobodys(
-        self, triggers: TriggerDriver, status: TriggerStatus
-    ) -> None:
-        trigger = await triggers.save_due(status=status)
-        assert await triggers.port.acquire_lease(trigger.id, "s-1") is None
-        assert await triggers.take_due() == []
-        assert await triggers.load(trigger) == trigger
+    async def test_what_waits_for_no_time_is_nobodys(self, status: TriggerStatus) -> None:
+        trigger = await self.triggers.save_due(status=status)
+        assert await self.triggers.port.acquire_lease(trigger.id, "s-1") is None
+        assert await self.triggers.take_due() == []
+        assert await self.triggers.load(trigger) == trigger
 
-    async def test_no_more_than_the_limit_is_handed_out_the_earliest_first(
-        self, triggers: TriggerDriver
-    ) -> None:
-        saved = {due_in: await triggers.save(due_in=due_in) for due_in in (-1, -3, -2, 1)}
+    async def test_no_more_than_the_limit_is_handed_out_the_earliest_first(self) -> None:
+        saved = {due_in: await self.triggers.save(due_in=due_in) for due_in in (-1, -3, -2, 1)}
         ids = [saved[due_in].id for due_in in (-3, -2, -1)]
-        assert await triggers.take_due(limit=2) == ids[:2]
-        assert await triggers.take_due(limit=2) == ids[2:]
-        assert await triggers.take_due(limit=2) == []
+        assert await self.triggers.take_due(limit=2) == ids[:2]
+        assert await self.triggers.take_due(limit=2) == ids[2:]
+        assert await self.triggers.take_due(limit=2) == []
 
-    async def test_of_many_who_look_at_once_one_gets_each(self, triggers: TriggerDriver) -> None:
-        ids = sorted([(await triggers.save_due()).id for _ in range(20)])
-        looks = await asyncio.gather(*(triggers.take_due(f"s-{n}", limit=7) for n in range(6)))
+    async def test_of_many_who_look_at_once_one_gets_each(self) -> None:
+        ids = sorted([(await self.triggers.save_due()).id for _ in range(20)])
+        looks = await asyncio.gather(*(self.triggers.take_due(f"s-{n}", limit=7) for n in range(6)))
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
-    async def test_of_many_who_ask_for_one_at_once_one_gets_it(
-        self, triggers: TriggerDriver
-    ) -> None:
-        trigger = await triggers.save_due()
-        asked = (triggers.port.acquire_lease(trigger.id, f"s-{n}") for n in range(8))
+    async def test_of_many_who_ask_for_one_at_once_one_gets_it(self) -> None:
+        trigger = await self.triggers.save_due()
+        asked = (self.triggers.port.acquire_lease(trigger.id, f"s-{n}") for n in range(8))
         answers = [found for found in await asyncio.gather(*asked) if found is not None]
         assert ids_of(answers) == [trigger.id]
-        assert await triggers.load(trigger) == answers[0]
+        assert await self.triggers.load(trigger) == answers[0]
 
-    async def test_many_lapsed_leases_are_taken_over_once_each(
-        self, triggers: TriggerDriver
-    ) -> None:
-        ids = sorted([(await triggers.save_due()).id for _ in range(12)])
-        await triggers.take_due("s-1")
-        triggers.clock.advance(LEASE_SECONDS)
-        looks = await asyncio.gather(*(triggers.take_due(f"s-{n}", limit=5) for n in range(2, 8)))
+    async def test_many_lapsed_leases_are_taken_over_once_each(self) -> None:
+        ids = sorted([(await self.triggers.save_due()).id for _ in range(12)])
+        await self.triggers.take_due("s-1")
+        self.clock.advance(LEASE_SECONDS)
+        looks = await asyncio.gather(
+            *(self.triggers.take_due(f"s-{n}", limit=5) for n in range(2, 8))
+        )
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
 
-class TriggerTiming(TriggerContract):
-    async def test_a_look_says_when_to_look_again(self, triggers: TriggerDriver) -> None:
-        assert await triggers.next_seconds() is None
-        await triggers.save(due_in=90)
-        await triggers.save(due_in=60)
-        assert await triggers.next_seconds() == 60
-        triggers.clock.advance(20)
-        assert await triggers.next_seconds() == 40
+class TriggerTiming(Contract):
+    async def test_a_look_says_when_to_look_again(self) -> None:
+        assert await self.triggers.next_seconds() is None
+        await self.triggers.save(due_in=90)
+        await self.triggers.save(due_in=60)
+        assert await self.triggers.next_seconds() == 60
+        self.clock.advance(20)
+        assert await self.triggers.next_seconds() == 40
 
-    async def test_more_than_the_limit_is_a_reason_to_look_at_once(
-        self, triggers: TriggerDriver
-    ) -> None:
+    async def test_more_than_the_limit_is_a_reason_to_look_at_once(self) -> None:
         for due_in in (-2, -1):
-            await triggers.save(due_in=due_in)
-        assert (await triggers.look(limit=1)).next_seconds == 0
+            await self.triggers.save(due_in=due_in)
+        assert (await self.triggers.look(limit=1)).next_seconds == 0
 
-    async def test_the_end_of_a_lease_is_a_time_to_look(self, triggers: TriggerDriver) -> None:
-        await triggers.save_due()
-        await triggers.save(due_in=500)
-        assert (await triggers.look(lease_seconds=45)).next_seconds == 45
-        triggers.clock.advance(15)
-        assert await triggers.next_seconds() == 30
+    async def test_the_end_of_a_lease_is_a_time_to_look(self) -> None:
+        await self.triggers.save_due()
+        await self.triggers.save(due_in=500)
+        assert (await self.triggers.look(lease_seconds=45)).next_seconds == 45
+        self.clock.advance(15)
+        assert await self.triggers.next_seconds() == 30
 
-    async def test_what_rests_has_ended_or_was_removed_is_no_reason_to_look(
-        self, triggers: TriggerDriver
-    ) -> None:
-        gone, ended, paused = [await triggers.take(await triggers.save()) for _ in range(3)]
-        await triggers.port.remove(gone.id)
-        await triggers.end(ended)
-        await triggers.commit(triggers.changed(paused, status=TriggerStatus.PAUSED))
-        assert await triggers.next_seconds() is None
-        triggers.clock.advance(1_000)
-        assert await triggers.next_seconds() is None
-        assert await triggers.due() == []
+    async def test_what_rests_has_ended_or_was_removed_is_no_reason_to_look(self) -> None:
+        gone, ended, paused = [
+            await self.triggers.take(await self.triggers.save()) for _ in range(3)
+        ]
+        await self.triggers.port.remove(gone.id)
+        await self.triggers.end(ended)
+        await self.triggers.commit(self.triggers.changed(paused, status=TriggerStatus.PAUSED))
+        assert await self.triggers.next_seconds() is None
+        self.clock.advance(1_000)
+        assert await self.triggers.next_seconds() is None
+        assert await self.triggers.due() == []
 
-    async def test_a_look_may_go_further_than_now(self, triggers: TriggerDriver) -> None:
-        soon, later = await triggers.save(due_in=10), await triggers.save(due_in=20)
-        now = triggers.clock.now()
-        assert await triggers.take_due() == []
-        assert await triggers.take_due(upto=now + 10) == [soon.id]
-        assert await triggers.take_due(upto=now + 20) == [later.id]
+    async def test_a_look_may_go_further_than_now(self) -> None:
+        soon, later = await self.triggers.save(due_in=10), await self.triggers.save(due_in=20)
+        now = self.clock.now()
+        assert await self.triggers.take_due() == []
+        assert await self.triggers.take_due(upto=now + 10) == [soon.id]
+        assert await self.triggers.take_due(upto=now + 20) == [later.id]
 
-    async def test_fire_times_go_by_the_clock_on_the_wall(self, triggers: TriggerDriver) -> None:
-        trigger = await triggers.save(due_in=3_600)
-        triggers.clock.jump(3_000)
-        assert await triggers.next_seconds() == 600
-        triggers.clock.jump(600)
-        assert await triggers.take_due() == [trigger.id]
+    async def test_fire_times_go_by_the_clock_on_the_wall(self) -> None:
+        trigger = await self.triggers.save(due_in=3_600)
+        self.clock.jump(3_000)
+        assert await self.triggers.next_seconds() == 600
+        self.clock.jump(600)
+        assert await self.triggers.take_due() == [trigger.id]
 
-    async def test_a_wall_clock_set_back_makes_a_trigger_wait_again(
-        self, triggers: TriggerDriver
-    ) -> None:
-        await triggers.save_due()
-        triggers.clock.jump(-100)
-        assert await triggers.next_seconds() == 100
+    async def test_a_wall_clock_set_back_makes_a_trigger_wait_again(self) -> None:
+        await self.triggers.save_due()
+        self.clock.jump(-100)
+        assert await self.triggers.next_seconds() == 100
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
-    async def test_a_jump_of_the_wall_clock_ends_no_lease(
-        self, triggers: TriggerDriver, jump: float
-    ) -> None:
-        trigger = await triggers.save(due_in=-100_000)
-        held = await triggers.take(trigger, "s-1")
-        triggers.clock.jump(jump)
-        triggers.clock.advance(LEASE_SECONDS - 1)
-        assert await triggers.port.acquire_lease(trigger.id, "s-2") is None
-        assert await triggers.next_seconds() == 1
-        assert await triggers.load(trigger) == held
-        triggers.clock.advance(1)
-        assert await triggers.take_due("s-2") == [trigger.id]
+    async def test_a_jump_of_the_wall_clock_ends_no_lease(self, jump: float) -> None:
+        trigger = await self.triggers.save(due_in=-100_000)
+        held = await self.triggers.take(trigger, "s-1")
+        self.clock.jump(jump)
+        self.clock.advance(LEASE_SECONDS - 1)
+        assert await self.triggers.port.acquire_lease(trigger.id, "s-2") is None
+        assert await self.triggers.next_seconds() == 1
+        assert await self.triggers.load(trigger) == held
+        self.clock.advance(1)
+        assert await self.triggers.take_due("s-2") == [trigger.id]
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
-    async def test_a_lease_is_as_long_after_a_jump_as_before(
-        self, triggers: TriggerDriver, jump: float
-    ) -> None:
-        trigger = await triggers.save(due_in=-100_000)
-        triggers.clock.jump(jump)
-        assert (await triggers.look("s-1")).next_seconds == LEASE_SECONDS
-        triggers.clock.advance(LEASE_SECONDS - 1)
-        assert await triggers.take_due("s-2") == []
-        triggers.clock.advance(1)
-        assert await triggers.take_due("s-2") == [trigger.id]
+    async def test_a_lease_is_as_long_after_a_jump_as_before(self, jump: float) -> None:
+        trigger = await self.triggers.save(due_in=-100_000)
+        self.clock.jump(jump)
+        assert (await self.triggers.look("s-1")).next_seconds == LEASE_SECONDS
+        self.clock.advance(LEASE_SECONDS - 1)
+        assert await self.triggers.take_due("s-2") == []
+        self.clock.advance(1)
+        assert await self.triggers.take_due("s-2") == [trigger.id]

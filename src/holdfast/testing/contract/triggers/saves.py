@@ -22,11 +22,10 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
     TriggerWrite,
 )
+from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import NO_LIMIT
 from holdfast.testing.contract.drivers.trigger_driver import (
     A_YEAR,
-    TriggerContract,
-    TriggerDriver,
     json,
 )
 
@@ -38,10 +37,10 @@ SCHEDULES: list[Schedule] = [
 RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
 
-class TriggerSaving(TriggerContract):
-    async def test_a_trigger_is_found_as_it_was_saved(self, triggers: TriggerDriver) -> None:
-        now = triggers.clock.now()
-        saved = await triggers.save(
+class TriggerSaving(Contract):
+    async def test_a_trigger_is_found_as_it_was_saved(self) -> None:
+        now = self.clock.now()
+        saved = await self.triggers.save(
             "nightly",
             payload=json({"to": ["a", "ü"], "n": 1.5}),
             tenant="acme/eu",
@@ -67,244 +66,231 @@ class TriggerSaving(TriggerContract):
         )
         assert saved.version == 1
         assert saved.payload == json({"to": ["a", "ü"], "n": 1.5})
-        assert await triggers.port.find(saved.id) == saved
+        assert await self.triggers.port.find(saved.id) == saved
 
     @pytest.mark.parametrize("schedule", SCHEDULES)
-    async def test_every_kind_of_schedule_is_kept(
-        self, triggers: TriggerDriver, schedule: Schedule
-    ) -> None:
-        saved = await triggers.save(schedule=schedule)
-        found = await triggers.load(saved)
+    async def test_every_kind_of_schedule_is_kept(self, schedule: Schedule) -> None:
+        saved = await self.triggers.save(schedule=schedule)
+        found = await self.triggers.load(saved)
         assert (found.schedule, found.kind) == (schedule, saved.kind)
         assert found == saved
 
-    async def test_a_trigger_without_an_id_is_given_one(self, triggers: TriggerDriver) -> None:
-        saved = [await triggers.save("", tenant=tenant) for tenant in (None, None, "t")]
+    async def test_a_trigger_without_an_id_is_given_one(self) -> None:
+        saved = [await self.triggers.save("", tenant=tenant) for tenant in (None, None, "t")]
         assert len({trigger.id for trigger in saved}) == 3
         assert all(trigger.id for trigger in saved)
-        assert [await triggers.load(trigger) for trigger in saved] == saved
+        assert [await self.triggers.load(trigger) for trigger in saved] == saved
 
-    async def test_a_trigger_saved_again_is_replaced_in_the_next_version(
-        self, triggers: TriggerDriver
-    ) -> None:
-        first = await triggers.save("nightly", due_in=60)
-        again = await triggers.save("nightly", due_in=90, target="other.work")
+    async def test_a_trigger_saved_again_is_replaced_in_the_next_version(self) -> None:
+        first = await self.triggers.save("nightly", due_in=60)
+        again = await self.triggers.save("nightly", due_in=90, target="other.work")
         assert (again.id, again.version) == (first.id, 2)
-        assert await triggers.load(first) == again
-        third = await triggers.port.save(replace(first, reason="late"))
+        assert await self.triggers.load(first) == again
+        third = await self.triggers.port.save(replace(first, reason="late"))
         assert third.version == 3
-        assert await triggers.all_ids() == [first.id]
+        assert await self.triggers.all_ids() == [first.id]
 
-    async def test_a_version_is_never_used_twice(self, triggers: TriggerDriver) -> None:
-        saved = await triggers.save(version=7)
+    async def test_a_version_is_never_used_twice(self) -> None:
+        saved = await self.triggers.save(version=7)
         assert saved.version == 8
-        assert await triggers.load(saved) == saved
+        assert await self.triggers.load(saved) == saved
 
-    async def test_a_trigger_saved_for_another_time_is_due_at_that_time_only(
-        self, triggers: TriggerDriver
-    ) -> None:
-        now = triggers.clock.now()
-        first = await triggers.save("nightly", due_in=10)
-        await triggers.save("nightly", due_in=20)
-        assert await triggers.due(now + 19) == []
-        assert await triggers.due(now + 20) == [first.id]
-        await triggers.save("nightly", due_in=5)
-        assert await triggers.due(now + 5) == [first.id]
+    async def test_a_trigger_saved_for_another_time_is_due_at_that_time_only(self) -> None:
+        now = self.clock.now()
+        first = await self.triggers.save("nightly", due_in=10)
+        await self.triggers.save("nightly", due_in=20)
+        assert await self.triggers.due(now + 19) == []
+        assert await self.triggers.due(now + 20) == [first.id]
+        await self.triggers.save("nightly", due_in=5)
+        assert await self.triggers.due(now + 5) == [first.id]
 
     @pytest.mark.parametrize("status", RESTING)
-    async def test_a_trigger_saved_at_rest_is_not_due(
-        self, triggers: TriggerDriver, status: TriggerStatus
-    ) -> None:
-        await triggers.save_due("nightly")
-        await triggers.save_due("nightly", status=status)
-        assert await triggers.due() == []
-        assert await triggers.next_seconds() is None
+    async def test_a_trigger_saved_at_rest_is_not_due(self, status: TriggerStatus) -> None:
+        await self.triggers.save_due("nightly")
+        await self.triggers.save_due("nightly", status=status)
+        assert await self.triggers.due() == []
+        assert await self.triggers.next_seconds() is None
 
     @pytest.mark.parametrize(
         "name",
         ["two words", "a/b", "a:b", "-a", ".a", "ä b", "ä\u202e", "x" * 101, "a\n", "*", "{a}"],
     )
-    async def test_an_id_outside_its_alphabet_is_refused(
-        self, triggers: TriggerDriver, name: str
-    ) -> None:
+    async def test_an_id_outside_its_alphabet_is_refused(self, name: str) -> None:
         with pytest.raises(InvalidName):
-            await triggers.port.save(replace(triggers.unsaved(), id=name))
-        assert await triggers.all_ids() == []
+            await self.triggers.port.save(replace(self.triggers.unsaved(), id=name))
+        assert await self.triggers.all_ids() == []
 
     @pytest.mark.parametrize(
         "fields",
         [{"user": object()}, {"last_task": 5}, {"payload": Raw(b"{")}, {"target": "\ud800"}],
     )
     async def test_what_could_be_written_and_never_read_again_is_refused(
-        self, triggers: TriggerDriver, fields: dict[str, Any]
+        self, fields: dict[str, Any]
     ) -> None:
-        saved = await triggers.save()
+        saved = await self.triggers.save()
         with pytest.raises(SerialisationError):
-            await triggers.port.save(replace(saved, **fields))
+            await self.triggers.port.save(replace(saved, **fields))
         with pytest.raises(SerialisationError):
-            await triggers.apply(triggers.changed(saved, **fields))
-        assert await triggers.load(saved) == saved
+            await self.triggers.apply(self.triggers.changed(saved, **fields))
+        assert await self.triggers.load(saved) == saved
 
     @pytest.mark.parametrize("tenant", [None, "t"])
-    async def test_an_id_is_at_home_under_itself(
-        self, triggers: TriggerDriver, tenant: str | None
-    ) -> None:
-        home = triggers.store.trigger_id("nightly", tenant=tenant)
-        assert triggers.store.trigger_id(home, tenant=tenant) == home
-        assert triggers.store.trigger_id(home, tenant=None) == home
-        assert (await triggers.save("nightly", tenant=tenant)).id == home
+    async def test_an_id_is_at_home_under_itself(self, tenant: str | None) -> None:
+        home = self.store.trigger_id("nightly", tenant=tenant)
+        assert self.store.trigger_id(home, tenant=tenant) == home
+        assert self.store.trigger_id(home, tenant=None) == home
+        assert (await self.triggers.save("nightly", tenant=tenant)).id == home
 
-    async def test_many_saved_at_once_are_all_there(self, triggers: TriggerDriver) -> None:
-        saved = await asyncio.gather(*(triggers.save() for _ in range(20)))
-        assert await triggers.all_ids() == sorted(trigger.id for trigger in saved)
+    async def test_many_saved_at_once_are_all_there(self) -> None:
+        saved = await asyncio.gather(*(self.triggers.save() for _ in range(20)))
+        assert await self.triggers.all_ids() == sorted(trigger.id for trigger in saved)
 
 
-class TriggerCreating(TriggerContract):
+class TriggerCreating(Contract):
     """A change to version 0 makes a trigger where there is none."""
 
-    async def test_what_is_created_is_as_if_it_was_saved(self, triggers: TriggerDriver) -> None:
-        change = triggers.changed(triggers.unsaved("nightly", tenant="t"))
-        created = (await triggers.commit(change)).trigger
+    async def test_what_is_created_is_as_if_it_was_saved(self) -> None:
+        change = self.triggers.changed(self.triggers.unsaved("nightly", tenant="t"))
+        created = (await self.triggers.commit(change)).trigger
         assert (created, created.version) == (change.after, 1)
-        assert await triggers.load(created) == created
-        assert await triggers.all_ids() == [created.id]
+        assert await self.triggers.load(created) == created
+        assert await self.triggers.all_ids() == [created.id]
         at = created.trigger_at
         assert at is not None
-        assert await triggers.due(at) == [created.id]
+        assert await self.triggers.due(at) == [created.id]
 
-    async def test_nothing_is_created_over_what_is_there(self, triggers: TriggerDriver) -> None:
-        saved = await triggers.save("nightly")
-        change = triggers.fired(triggers.unsaved("nightly", target="other.work"))
-        assert await triggers.refused(change) == saved
-        ended = await triggers.end(saved)
-        assert await triggers.refused(change) == ended
+    async def test_nothing_is_created_over_what_is_there(self) -> None:
+        saved = await self.triggers.save("nightly")
+        change = self.triggers.fired(self.triggers.unsaved("nightly", target="other.work"))
+        assert await self.triggers.refused(change) == saved
+        ended = await self.triggers.end(saved)
+        assert await self.triggers.refused(change) == ended
 
-    async def test_a_creation_sent_again_is_answered_as_it_was(
-        self, triggers: TriggerDriver
-    ) -> None:
-        change = triggers.changed(triggers.unsaved())
-        created = (await triggers.commit(change)).trigger
-        assert (await triggers.commit(change)).trigger == created
-        held = await triggers.take(created)
-        assert await triggers.refused(change) == held
+    async def test_a_creation_sent_again_is_answered_as_it_was(self) -> None:
+        change = self.triggers.changed(self.triggers.unsaved())
+        created = (await self.triggers.commit(change)).trigger
+        assert (await self.triggers.commit(change)).trigger == created
+        held = await self.triggers.take(created)
+        assert await self.triggers.refused(change) == held
 
-    async def test_of_those_who_create_it_at_once_one_does(self, triggers: TriggerDriver) -> None:
-        changes = [triggers.changed(triggers.unsaved("nightly", target=f"t{n}")) for n in range(6)]
-        outcomes = await asyncio.gather(*(triggers.apply(change) for change in changes))
+    async def test_of_those_who_create_it_at_once_one_does(self) -> None:
+        changes = [
+            self.triggers.changed(self.triggers.unsaved("nightly", target=f"t{n}"))
+            for n in range(6)
+        ]
+        outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
         stale = [outcome for outcome in outcomes if isinstance(outcome, TriggerStale)]
         assert stale == [TriggerStale(written.trigger)] * 5
-        assert await triggers.load(written.trigger) == written.trigger
+        assert await self.triggers.load(written.trigger) == written.trigger
 
-    async def test_two_of_one_batch_are_not_both_created(self, triggers: TriggerDriver) -> None:
-        batch = [triggers.changed(triggers.unsaved("nightly", target=name)) for name in "ab"]
-        outcomes = await triggers.port.apply(batch, depth_limit=NO_LIMIT)
+    async def test_two_of_one_batch_are_not_both_created(self) -> None:
+        batch = [
+            self.triggers.changed(self.triggers.unsaved("nightly", target=name)) for name in "ab"
+        ]
+        outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed, TriggerStale]
 
-    async def test_an_id_outside_its_alphabet_is_not_created(self, triggers: TriggerDriver) -> None:
+    async def test_an_id_outside_its_alphabet_is_not_created(self) -> None:
         with pytest.raises(InvalidName):
-            await triggers.apply(triggers.changed(replace(triggers.unsaved(), id="two words")))
-        assert await triggers.all_ids() == []
+            await self.triggers.apply(
+                self.triggers.changed(replace(self.triggers.unsaved(), id="two words"))
+            )
+        assert await self.triggers.all_ids() == []
 
 
-class TriggerRemoving(TriggerContract):
-    async def test_a_batch_may_save_change_and_remove(self, triggers: TriggerDriver) -> None:
-        old, gone, kept = [await triggers.save(name) for name in ("old", "gone", "kept")]
+class TriggerRemoving(Contract):
+    async def test_a_batch_may_save_change_and_remove(self) -> None:
+        old, gone, kept = [await self.triggers.save(name) for name in ("old", "gone", "kept")]
         save = TriggerChange(before=old, after=replace(old, reason="new"), write=TriggerWrite.SAVE)
         remove = TriggerChange(before=gone, after=gone, write=TriggerWrite.REMOVE)
-        batch = [save, triggers.changed(kept, reason="late"), remove]
-        outcomes = await triggers.port.apply(batch, depth_limit=NO_LIMIT)
+        batch = [save, self.triggers.changed(kept, reason="late"), remove]
+        outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed] * 3
-        assert await triggers.port.find(gone.id) is None
-        found = [await triggers.load(old), await triggers.load(kept)]
+        assert await self.triggers.port.find(gone.id) is None
+        found = [await self.triggers.load(old), await self.triggers.load(kept)]
         assert [(one.reason, one.version) for one in found] == [("new", 2), ("late", 2)]
-        (again,) = await triggers.port.apply([remove], depth_limit=NO_LIMIT)
+        (again,) = await self.triggers.port.apply([remove], depth_limit=NO_LIMIT)
         assert again == TriggerStale(None)
 
-    async def test_a_trigger_is_removed_once(self, triggers: TriggerDriver) -> None:
-        trigger, other = await triggers.save_due(), await triggers.save_due()
-        assert await triggers.port.remove(trigger.id) is True
-        assert await triggers.port.remove(trigger.id) is False
-        assert await triggers.port.find(trigger.id) is None
-        assert await triggers.due() == [other.id]
-        assert await triggers.all_ids() == [other.id]
-        assert await triggers.port.acquire_lease(trigger.id, "s-1") is None
-        assert await triggers.take_due() == [other.id]
+    async def test_a_trigger_is_removed_once(self) -> None:
+        trigger, other = await self.triggers.save_due(), await self.triggers.save_due()
+        assert await self.triggers.port.remove(trigger.id) is True
+        assert await self.triggers.port.remove(trigger.id) is False
+        assert await self.triggers.port.find(trigger.id) is None
+        assert await self.triggers.due() == [other.id]
+        assert await self.triggers.all_ids() == [other.id]
+        assert await self.triggers.port.acquire_lease(trigger.id, "s-1") is None
+        assert await self.triggers.take_due() == [other.id]
 
-    async def test_of_those_who_remove_at_once_one_does(self, triggers: TriggerDriver) -> None:
-        trigger = await triggers.save()
-        answers = await asyncio.gather(*(triggers.port.remove(trigger.id) for _ in range(8)))
+    async def test_of_those_who_remove_at_once_one_does(self) -> None:
+        trigger = await self.triggers.save()
+        answers = await asyncio.gather(*(self.triggers.port.remove(trigger.id) for _ in range(8)))
         assert sorted(answers) == [False] * 7 + [True]
 
-    async def test_what_is_not_there_is_not_found_and_not_removed(
-        self, triggers: TriggerDriver
-    ) -> None:
-        unknown = triggers.unsaved().id
-        assert await triggers.port.find(unknown) is None
-        assert await triggers.port.remove(unknown) is False
-        assert await triggers.port.acquire_lease(unknown, "s-1") is None
+    async def test_what_is_not_there_is_not_found_and_not_removed(self) -> None:
+        unknown = self.triggers.unsaved().id
+        assert await self.triggers.port.find(unknown) is None
+        assert await self.triggers.port.remove(unknown) is False
+        assert await self.triggers.port.acquire_lease(unknown, "s-1") is None
 
-    async def test_who_holds_a_removed_trigger_makes_no_task(self, triggers: TriggerDriver) -> None:
-        await triggers.save_due()
-        held = await triggers.take_one()
-        await triggers.port.remove(held.id)
-        assert await triggers.untouched(triggers.fired(held)) == TriggerStale(None)
-        triggers.clock.advance(31)
-        assert await triggers.take_due("s-2") == []
-        assert await triggers.next_seconds() is None
+    async def test_who_holds_a_removed_trigger_makes_no_task(self) -> None:
+        await self.triggers.save_due()
+        held = await self.triggers.take_one()
+        await self.triggers.port.remove(held.id)
+        assert await self.triggers.untouched(self.triggers.fired(held)) == TriggerStale(None)
+        self.clock.advance(31)
+        assert await self.triggers.take_due("s-2") == []
+        assert await self.triggers.next_seconds() is None
 
-    async def test_a_removed_id_may_be_used_again(self, triggers: TriggerDriver) -> None:
-        await triggers.port.remove((await triggers.save_due("nightly")).id)
-        again = await triggers.save_due("nightly")
-        assert await triggers.take_due() == [again.id]
+    async def test_a_removed_id_may_be_used_again(self) -> None:
+        await self.triggers.port.remove((await self.triggers.save_due("nightly")).id)
+        again = await self.triggers.save_due("nightly")
+        assert await self.triggers.take_due() == [again.id]
 
 
-class TriggerPaging(TriggerContract):
+class TriggerPaging(Contract):
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
-    async def test_pages_follow_the_order_of_ids(self, triggers: TriggerDriver, limit: int) -> None:
-        saved = [await triggers.save(name, due_in=9 - n) for n, name in enumerate("dbeac")]
+    async def test_pages_follow_the_order_of_ids(self, limit: int) -> None:
+        saved = [await self.triggers.save(name, due_in=9 - n) for n, name in enumerate("dbeac")]
         ids = sorted(trigger.id for trigger in saved)
-        assert await triggers.all_ids(limit=limit) == ids
-        assert await triggers.all_ids(limit=limit, pending=True) == ids
+        assert await self.triggers.all_ids(limit=limit) == ids
+        assert await self.triggers.all_ids(limit=limit, pending=True) == ids
 
-    async def test_those_that_code_declares_are_found_among_the_others(
-        self, triggers: TriggerDriver
-    ) -> None:
+    async def test_those_that_code_declares_are_found_among_the_others(self) -> None:
         saved = {
-            name: await triggers.save(
+            name: await self.triggers.save(
                 name, declared=name in "bdf", tenant="t" if name < "c" else None
             )
             for name in "abcdef"
         }
         ids = sorted(saved[name].id for name in "bdf")
         for limit in (1, 2, 100):
-            assert await triggers.all_ids(declared=True, limit=limit) == ids
-        assert await triggers.all_ids(declared=True, tenant="t") == [saved["b"].id]
-        await triggers.take(saved["b"])
-        await triggers.end(saved["d"])
+            assert await self.triggers.all_ids(declared=True, limit=limit) == ids
+        assert await self.triggers.all_ids(declared=True, tenant="t") == [saved["b"].id]
+        await self.triggers.take(saved["b"])
+        await self.triggers.end(saved["d"])
         wanted = (TriggerStatus.PROCESSING,)
-        assert await triggers.all_ids(declared=True, statuses=wanted) == [saved["b"].id]
-        assert await triggers.all_ids(declared=True) == ids
-        await triggers.commit(triggers.changed(saved["a"], declared=True))
-        await triggers.save("f", declared=False)
-        await triggers.port.remove(saved["d"].id)
-        assert await triggers.all_ids(declared=True) == sorted(saved[name].id for name in "ab")
+        assert await self.triggers.all_ids(declared=True, statuses=wanted) == [saved["b"].id]
+        assert await self.triggers.all_ids(declared=True) == ids
+        await self.triggers.commit(self.triggers.changed(saved["a"], declared=True))
+        await self.triggers.save("f", declared=False)
+        await self.triggers.port.remove(saved["d"].id)
+        assert await self.triggers.all_ids(declared=True) == sorted(saved[name].id for name in "ab")
 
-    async def test_no_triggers_are_an_empty_page(self, triggers: TriggerDriver) -> None:
-        page = await triggers.port.find_all()
+    async def test_no_triggers_are_an_empty_page(self) -> None:
+        page = await self.triggers.port.find_all()
         assert (page.triggers, page.cursor) == ((), None)
 
-    async def test_triggers_are_found_by_status_and_by_tenant(
-        self, triggers: TriggerDriver
-    ) -> None:
+    async def test_triggers_are_found_by_status_and_by_tenant(self) -> None:
         status = TriggerStatus
-        waits = await triggers.save("a", tenant="t")
-        paused = await triggers.save("b", tenant="t", status=status.PAUSED)
-        other = await triggers.save("c", tenant="u", status=status.PAUSED)
-        nobodys = await triggers.save("d", status=status.SUSPENDED)
+        waits = await self.triggers.save("a", tenant="t")
+        paused = await self.triggers.save("b", tenant="t", status=status.PAUSED)
+        other = await self.triggers.save("c", tenant="u", status=status.PAUSED)
+        nobodys = await self.triggers.save("d", status=status.SUSPENDED)
 
         async def found(**where: Any) -> list[str]:
-            return await triggers.all_ids(limit=1, **where)
+            return await self.triggers.all_ids(limit=1, **where)
 
         assert await found(tenant="t") == sorted([waits.id, paused.id])
         assert await found(statuses=(status.PAUSED,)) == sorted([paused.id, other.id])
@@ -314,115 +300,97 @@ class TriggerPaging(TriggerContract):
         assert await found(statuses=(status.CANCELLED,)) == []
         assert await found(tenant="nobody") == []
 
-    async def test_a_trigger_is_found_under_its_present_status_only(
-        self, triggers: TriggerDriver
-    ) -> None:
-        trigger = await triggers.save()
-        held = await triggers.take(trigger)
-        assert await triggers.all_ids(statuses=(TriggerStatus.PENDING,)) == []
-        assert await triggers.all_ids(statuses=(held.status,)) == [trigger.id]
-        await triggers.end(held)
-        assert await triggers.all_ids(statuses=(held.status,)) == []
-        assert await triggers.all_ids(statuses=(TriggerStatus.COMPLETED,)) == [trigger.id]
+    async def test_a_trigger_is_found_under_its_present_status_only(self) -> None:
+        trigger = await self.triggers.save()
+        held = await self.triggers.take(trigger)
+        assert await self.triggers.all_ids(statuses=(TriggerStatus.PENDING,)) == []
+        assert await self.triggers.all_ids(statuses=(held.status,)) == [trigger.id]
+        await self.triggers.end(held)
+        assert await self.triggers.all_ids(statuses=(held.status,)) == []
+        assert await self.triggers.all_ids(statuses=(TriggerStatus.COMPLETED,)) == [trigger.id]
 
-    async def test_pending_are_those_that_wait_for_a_time_or_are_worked_on(
-        self, triggers: TriggerDriver
-    ) -> None:
-        waits, worked_on = await triggers.save(), await triggers.save()
-        await triggers.take(worked_on)
+    async def test_pending_are_those_that_wait_for_a_time_or_are_worked_on(self) -> None:
+        waits, worked_on = await self.triggers.save(), await self.triggers.save()
+        await self.triggers.take(worked_on)
         for status in RESTING:
-            await triggers.save(status=status)
+            await self.triggers.save(status=status)
         ids = sorted([waits.id, worked_on.id])
-        assert await triggers.all_ids(pending=True) == ids
-        assert await triggers.all_ids(pending=True, limit=1) == ids
+        assert await self.triggers.all_ids(pending=True) == ids
+        assert await self.triggers.all_ids(pending=True, limit=1) == ids
 
     @pytest.mark.parametrize("cursor", ["not a cursor", "*\n"])
-    async def test_a_cursor_that_no_page_gave_is_refused(
-        self, triggers: TriggerDriver, cursor: str
-    ) -> None:
+    async def test_a_cursor_that_no_page_gave_is_refused(self, cursor: str) -> None:
         with pytest.raises(InvalidInput):
-            await triggers.port.find_all(cursor=cursor)
+            await self.triggers.port.find_all(cursor=cursor)
         with pytest.raises(InvalidInput):
-            await triggers.port.find_all_pending(cursor=cursor)
+            await self.triggers.port.find_all_pending(cursor=cursor)
 
 
-class TriggerKeeping(TriggerContract):
-    async def test_an_ended_trigger_goes_when_its_time_is_over(
-        self, triggers: TriggerDriver
-    ) -> None:
-        trigger = await triggers.end(await triggers.save(keep_seconds=100))
-        triggers.clock.advance(99)
-        assert await triggers.prune() == 0
-        assert await triggers.load(trigger) == trigger
-        triggers.clock.advance(2)
-        assert await triggers.prune() == 1
-        assert await triggers.port.find(trigger.id) is None
-        assert await triggers.all_ids() == []
-        assert await triggers.prune() == 0
+class TriggerKeeping(Contract):
+    async def test_an_ended_trigger_goes_when_its_time_is_over(self) -> None:
+        trigger = await self.triggers.end(await self.triggers.save(keep_seconds=100))
+        self.clock.advance(99)
+        assert await self.triggers.prune() == 0
+        assert await self.triggers.load(trigger) == trigger
+        self.clock.advance(2)
+        assert await self.triggers.prune() == 1
+        assert await self.triggers.port.find(trigger.id) is None
+        assert await self.triggers.all_ids() == []
+        assert await self.triggers.prune() == 0
 
-    async def test_its_time_counts_from_its_end(self, triggers: TriggerDriver) -> None:
-        trigger = await triggers.save(keep_seconds=100)
-        triggers.clock.advance(A_YEAR)
-        await triggers.end(trigger)
-        triggers.clock.advance(99)
-        assert await triggers.prune() == 0
+    async def test_its_time_counts_from_its_end(self) -> None:
+        trigger = await self.triggers.save(keep_seconds=100)
+        self.clock.advance(A_YEAR)
+        await self.triggers.end(trigger)
+        self.clock.advance(99)
+        assert await self.triggers.prune() == 0
 
-    async def test_the_age_asked_for_may_keep_a_trigger_longer(
-        self, triggers: TriggerDriver
-    ) -> None:
-        await triggers.end(await triggers.save(keep_seconds=10))
-        triggers.clock.advance(60)
-        assert await triggers.prune(older_than_seconds=100) == 0
-        triggers.clock.advance(60)
-        assert await triggers.prune(older_than_seconds=100) == 1
+    async def test_the_age_asked_for_may_keep_a_trigger_longer(self) -> None:
+        await self.triggers.end(await self.triggers.save(keep_seconds=10))
+        self.clock.advance(60)
+        assert await self.triggers.prune(older_than_seconds=100) == 0
+        self.clock.advance(60)
+        assert await self.triggers.prune(older_than_seconds=100) == 1
 
-    async def test_told_to_an_ended_trigger_goes_before_its_time_is_over(
-        self, triggers: TriggerDriver
-    ) -> None:
-        await triggers.save()
+    async def test_told_to_an_ended_trigger_goes_before_its_time_is_over(self) -> None:
+        await self.triggers.save()
         for _ in range(2):
-            await triggers.end(await triggers.save(keep_seconds=A_YEAR))
-        triggers.clock.advance(60)
-        assert await triggers.prune(older_than_seconds=100, ignore_keep=True) == 0
-        assert await triggers.prune(older_than_seconds=10) == 0
-        assert await triggers.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
-        assert await triggers.prune(older_than_seconds=10, ignore_keep=True) == 2
-        assert len(await triggers.all_ids()) == 1
+            await self.triggers.end(await self.triggers.save(keep_seconds=A_YEAR))
+        self.clock.advance(60)
+        assert await self.triggers.prune(older_than_seconds=100, ignore_keep=True) == 0
+        assert await self.triggers.prune(older_than_seconds=10) == 0
+        assert await self.triggers.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
+        assert await self.triggers.prune(older_than_seconds=10, ignore_keep=True) == 2
+        assert len(await self.triggers.all_ids()) == 1
 
-    async def test_a_dry_run_counts_triggers_and_the_limit_holds(
-        self, triggers: TriggerDriver
-    ) -> None:
+    async def test_a_dry_run_counts_triggers_and_the_limit_holds(self) -> None:
         for _ in range(3):
-            await triggers.end(await triggers.save(keep_seconds=1))
-        triggers.clock.advance(2)
-        assert [await triggers.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
-        assert len(await triggers.all_ids()) == 3
-        assert [await triggers.prune(limit=2) for _ in range(3)] == [2, 1, 0]
+            await self.triggers.end(await self.triggers.save(keep_seconds=1))
+        self.clock.advance(2)
+        assert [await self.triggers.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
+        assert len(await self.triggers.all_ids()) == 3
+        assert [await self.triggers.prune(limit=2) for _ in range(3)] == [2, 1, 0]
 
-    async def test_ended_triggers_are_counted_before_they_are_pruned(
-        self, triggers: TriggerDriver
-    ) -> None:
-        await triggers.end(await triggers.save(keep_seconds=1))
-        triggers.clock.advance(2)
-        assert await triggers.prune(limit=9, dry_run=True) == 1
-        assert await triggers.prune(limit=9) == 1
-        assert await triggers.all_ids() == []
+    async def test_ended_triggers_are_counted_before_they_are_pruned(self) -> None:
+        await self.triggers.end(await self.triggers.save(keep_seconds=1))
+        self.clock.advance(2)
+        assert await self.triggers.prune(limit=9, dry_run=True) == 1
+        assert await self.triggers.prune(limit=9) == 1
+        assert await self.triggers.all_ids() == []
 
-    async def test_no_unfinished_trigger_is_ever_trimmed(self, triggers: TriggerDriver) -> None:
+    async def test_no_unfinished_trigger_is_ever_trimmed(self) -> None:
         saved = [
-            await triggers.save(status=status, keep_seconds=0, due_in=2 * A_YEAR)
+            await self.triggers.save(status=status, keep_seconds=0, due_in=2 * A_YEAR)
             for status in sorted(UNFINISHED - {TriggerStatus.PROCESSING})
         ]
-        saved.append(await triggers.take(await triggers.save(keep_seconds=0)))
-        triggers.clock.advance(A_YEAR)
-        assert await triggers.prune() == 0
-        assert [await triggers.load(trigger) for trigger in saved] == saved
+        saved.append(await self.triggers.take(await self.triggers.save(keep_seconds=0)))
+        self.clock.advance(A_YEAR)
+        assert await self.triggers.prune() == 0
+        assert [await self.triggers.load(trigger) for trigger in saved] == saved
 
-    async def test_a_trigger_saved_again_after_its_end_is_not_trimmed(
-        self, triggers: TriggerDriver
-    ) -> None:
-        await triggers.end(await triggers.save("nightly", keep_seconds=1))
-        again = await triggers.save("nightly", keep_seconds=1, due_in=2 * A_YEAR)
-        triggers.clock.advance(A_YEAR)
-        assert await triggers.prune() == 0
-        assert await triggers.load(again) == again
+    async def test_a_trigger_saved_again_after_its_end_is_not_trimmed(self) -> None:
+        await self.triggers.end(await self.triggers.save("nightly", keep_seconds=1))
+        again = await self.triggers.save("nightly", keep_seconds=1, due_in=2 * A_YEAR)
+        self.clock.advance(A_YEAR)
+        assert await self.triggers.prune() == 0
+        assert await self.triggers.load(again) == again

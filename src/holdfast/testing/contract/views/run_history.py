@@ -45,69 +45,68 @@ class Remembering(Contract):
     @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
     async def test_a_settled_record_says_who_ran_it_and_has_neither_lease_nor_progress(
         self,
-        driver: StoreDriver,
         way: Callable[[StoreDriver, Task], Awaitable[Task]],
         stages: tuple[str, ...],
     ) -> None:
-        task = await driver.start(worker="w-1", tenant="t", stages=stages)
+        task = await self.driver.start(worker="w-1", tenant="t", stages=stages)
         assert task.ran_by is None
-        assert await driver.renew(task, progress=HALF) == [True]
-        before = await driver.events(task)
-        ended = await way(driver, task)
+        assert await self.driver.renew(task, progress=HALF) == [True]
+        before = await self.driver.events(task)
+        ended = await way(self.driver, task)
         assert ended.status in SETTLED
-        for found in (ended, await driver.load(task.id), (await driver.detail(task)).task):
+        for found in (
+            ended,
+            await self.driver.load(task.id),
+            (await self.driver.detail(task)).task,
+        ):
             assert (found.lease, found.ran_by, found.settled) == (None, "w-1", True)
             assert found.fence >= task.fence
-        detail = await driver.detail(task)
+        detail = await self.driver.detail(task)
         assert detail.progress is None
         told = [name_of(event) for event in detail.events]
         assert told[: len(before)] == before
         assert next(e.worker for e in detail.events if isinstance(e, TaskStarted)) == "w-1"
 
-    async def test_who_ran_it_last_stays_when_others_only_look_at_it(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.start("w-1", tenant="t")
-        driver.clock.advance(LEASE_SECONDS + 1)
-        assert await driver.store.tasks.expire(limit=10, count_crashes=True) == 1
-        assert (await driver.load(task.id)).ran_by == "w-1"
-        again = await driver.take("w-2")
+    async def test_who_ran_it_last_stays_when_others_only_look_at_it(self) -> None:
+        task = await self.driver.start("w-1", tenant="t")
+        self.clock.advance(LEASE_SECONDS + 1)
+        assert await self.store.tasks.expire(limit=10, count_crashes=True) == 1
+        assert (await self.driver.load(task.id)).ran_by == "w-1"
+        again = await self.driver.take("w-2")
         assert again.ran_by == "w-1"
-        later = decide.give_back(again, "not known here", now=driver.clock.now(), interrupted=False)
-        assert (await driver.commit(later)).ran_by == "w-1"
-        failed = await driver.fail(await driver.take("w-3"), retry_seconds=5)
+        later = decide.give_back(again, "not known here", now=self.clock.now(), interrupted=False)
+        assert (await self.driver.commit(later)).ran_by == "w-1"
+        failed = await self.driver.fail(await self.driver.take("w-3"), retry_seconds=5)
         assert (failed.status, failed.ran_by) == (Status.RETRYING, "w-3")
 
-    async def test_what_has_settled_can_run_again_and_its_events_stay(
-        self, driver: StoreDriver
-    ) -> None:
-        done = await driver.complete(await driver.start("w-1", stages=("only",)))
-        events = (await driver.detail(done)).events
-        back = await driver.roll_back(done)
+    async def test_what_has_settled_can_run_again_and_its_events_stay(self) -> None:
+        done = await self.driver.complete(await self.driver.start("w-1", stages=("only",)))
+        events = (await self.driver.detail(done)).events
+        back = await self.driver.roll_back(done)
         assert (back.status, back.ran_by) == (Status.ROLLED_BACK, "w-1")
-        await driver.ask(Command.RETRY, back)
-        again = await driver.complete(await driver.take("w-2"))
+        await self.driver.ask(Command.RETRY, back)
+        again = await self.driver.complete(await self.driver.take("w-2"))
         assert (again.status, again.ran_by) == (Status.COMPLETED, "w-2")
-        assert (await driver.detail(again)).events[: len(events)] == events
+        assert (await self.driver.detail(again)).events[: len(events)] == events
 
     async def test_a_checkpoint_has_the_duration_of_its_stage_as_soon_as_it_is_written(
-        self, driver: StoreDriver
+        self,
     ) -> None:
-        task = await driver.start("w-1", stages=("one", "two", "three"))
+        task = await self.driver.start("w-1", stages=("one", "two", "three"))
         for names in (("one",), ("one", "two")):
-            task = await driver.finish_stage(task)
-            body = (await driver.detail(task)).checkpoint
+            task = await self.driver.finish_stage(task)
+            body = (await self.driver.detail(task)).checkpoint
             assert body is not None
             written = msgspec.json.decode(body)
             assert written["stageDurations"] == dict.fromkeys(names, 1500)
 
-    async def test_the_checkpoint_is_written_as_the_document_shows_it(
-        self, driver: StoreDriver
-    ) -> None:
-        task = await driver.finish_stage(await driver.start("w-1", stages=("one", "two", "three")))
-        task = await driver.finish_stage(task)
-        parked = await driver.suspend(task)
-        body = (await driver.detail(parked)).checkpoint
+    async def test_the_checkpoint_is_written_as_the_document_shows_it(self) -> None:
+        task = await self.driver.finish_stage(
+            await self.driver.start("w-1", stages=("one", "two", "three"))
+        )
+        task = await self.driver.finish_stage(task)
+        parked = await self.driver.suspend(task)
+        body = (await self.driver.detail(parked)).checkpoint
         assert body is not None
         written = msgspec.json.decode(body)
         assert written["stageDurations"] == {"one": 1500, "two": 1500}
@@ -116,6 +115,6 @@ class Remembering(Contract):
         assert at.utcoffset() is not None
         assert parked.failure is not None
         assert at.timestamp() == pytest.approx(parked.failure.at, abs=1e-6)
-        found = await driver.store.views.checkpoint(task.id)
+        found = await self.store.views.checkpoint(task.id)
         assert found is not None
         assert [one.at for one in found.failure_history] == [at.timestamp()]

@@ -127,16 +127,16 @@ CASES = [
 class Projecting(Contract):
     @pytest.mark.parametrize(("status", "way"), CASES)
     async def test_a_task_is_seen_in_the_status_of_its_last_move_and_in_no_other(
-        self, driver: StoreDriver, status: Status, way: Way
+        self, status: Status, way: Way
     ) -> None:
-        task = await way(driver)
+        task = await way(self.driver)
         assert task.status is status
-        assert await driver.load(task.id) == task
+        assert await self.driver.load(task.id) == task
         for one in Status:
-            page = await driver.store.views.find(Filter(statuses=(one,)), limit=10)
+            page = await self.store.views.find(Filter(statuses=(one,)), limit=10)
             assert page.tasks == ((task,) if one is status else ()), one
-        counted = (await driver.store.views.stats()).by_status
+        counted = (await self.store.views.stats()).by_status
         assert {one: number for one, number in counted.items() if number} == {status: 1}
-        (peek,) = await driver.store.views.peek([task.id])
+        (peek,) = await self.store.views.peek([task.id])
         assert peek is not None
         assert peek.status is status
