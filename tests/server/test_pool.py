@@ -211,8 +211,8 @@ def test_a_worker_does_not_outlive_a_service_that_is_killed(tmp_path: Path) -> N
     service.wait()
     service.stdout.close()
     service.stderr.close()
-    assert "has gone" not in before
-    assert "has gone" in said
+    assert "is gone" not in before
+    assert "is gone" in said
     assert "has stopped" in said
     assert not is_there(pid) or state_of(pid) == "Z"
 

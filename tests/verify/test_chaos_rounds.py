@@ -40,7 +40,7 @@ from pathlib import Path
 
 import msgspec
 
-from verify.chaos.round_plan import Plan
+from verify.chaos.round_plan import RoundPlan
 from verify.chaos.rounds import run_round
 
 replace = msgspec.structs.replace
@@ -63,7 +63,7 @@ def judged(store, *, seconds, **harm):
     folder, seconds = Path(sys.argv[1]), seconds * float(sys.argv[2])
     given = dict(name="broken", folder=folder, tenants=50, kills=0, zombies=0, tasks=300, seed=1)
     given |= dict(store=store.format(folder=folder), seconds=seconds)
-    one = run_round(Plan(**{**given, **harm}))
+    one = run_round(RoundPlan(**{**given, **harm}))
     found = one.verdict
     print(len(found.lost), len(found.double), len(found.two_owners))
 """

@@ -94,6 +94,7 @@ OF_PLANS = (
     *(f"asked {command}" for command in sorted(plans.ASKED)),
     *(f"status {status}" for status in PlanStatus),
 )
+TASK_VERBS = ("tasks.claim", "tasks.apply", "tasks.insert", "tasks.renew")
 TIMED_VERBS = ("triggers.apply", "triggers.claim", "plans.apply", "plans.claim")
 
 
@@ -109,8 +110,8 @@ def of_tasks() -> Iterator[str]:
     yield from (f"fault {fault}" for fault in Fault)
     yield from (f"fault {name}" for name in ("crash", "stop", "drain", "jump", "hang"))
     yield from (f"stage {trouble}" for trouble in STAGE_TROUBLES)
-    yield from (f"{Fault.LOST_REPLY} of {verb}" for verb in ("claim", "apply", "insert", "renew"))
-    yield from (f"{Fault.CRASH_AFTER} of {verb}" for verb in ("claim", "apply"))
+    yield from (f"{Fault.LOST_REPLY} of {verb}" for verb in TASK_VERBS)
+    yield from (f"{Fault.CRASH_AFTER} of {verb}" for verb in TASK_VERBS[:2])
     yield from ALSO
 
 

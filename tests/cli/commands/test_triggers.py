@@ -198,7 +198,7 @@ def test_a_trigger_that_is_not_there_is_not_found(world: World, command: str) ->
         (("--every", "5m", "--tz", "UTC"), Exit.USAGE, "--tz needs --cron"),
         (("--at", "soon"), Exit.INVALID, "write a time such as 2026-"),
         (("--at", "2999-01-01T00:00:00"), Exit.INVALID, "say which zone"),
-        (("--at", "2001-01-01T00:00:00Z", "--misfire", "skip"), Exit.INVALID, "it is past"),
+        (("--at", "2001-01-01T00:00:00Z", "--misfire", "skip"), Exit.INVALID, "it is in the past"),
         (("--every", "-5s"), Exit.INVALID, "an interval is a duration"),
         (("--cron", "0 0 30 2 *"), Exit.INVALID, "it never fires"),
         (("--cron", "0 3 * * *", "--tz", "Mars/Olympus"), Exit.INVALID, "no such time zone"),

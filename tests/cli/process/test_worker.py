@@ -280,7 +280,7 @@ def test_a_reloaded_worker_is_given_the_store_too(
     (tmp_path / "own.py").write_text("from holdfast import Holdfast\napp = Holdfast('memory://')\n")
     process = start("own:app", "--reload", "--store", world.url)
     process.until_said("own:app names its own store, which --store cannot change")
-    process.until_said("the worker ended (6)")
+    process.until_said("the worker exited (6)")
     process.signal(signal.SIGTERM)
     assert process.ended()[0] == 6
 
@@ -299,7 +299,7 @@ def test_a_changed_file_restarts_the_worker(world: World, start: Start, tmp_path
 def test_a_broken_file_waits_for_its_mending(world: World, start: Start, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("def")
     process = start("shop:app", "--reload")
-    process.until_said("the worker ended (6)")
+    process.until_said("the worker exited (6)")
     (tmp_path / "shop.py").write_text(APP)
     process.until_said("types mail.send")
     process.signal(signal.SIGINT)

@@ -36,7 +36,7 @@ call $URL/api/workflows/tasks/$ID    # processing: the task takes twelve seconds
 call $URL/internal/workers           # one worker has "running": 1
 PID=…                                # the pid of that worker
 kill -9 $PID
-call $URL/api/workflows/tasks/$ID    # repeat until the other worker has completed it
+call $URL/api/workflows/tasks/$ID    # repeat until another worker has done it
 
 call $URL/api/workflows/apply -d '{"type": "tour.broken", "payload": "ann"}'
 call $URL/internal/tasks/suspended   # it waits for a person: look at it …
