@@ -21,9 +21,8 @@ from holdfast.domain.errors import InvalidInput, PartlyUnavailable, StoreError
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Submission
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import RedisClient, Script
+from holdfast.stores.redis.client.client import RedisClient, Script, ServerTime, by_name
 from holdfast.stores.redis.client.faults import CommandDenied
-from holdfast.stores.redis.encoding.script_io import ServerTime, by_name
 from holdfast.stores.redis.keys import DENIED, TORN, KeyNames, number_of
 
 TOMBSTONE_SECONDS = 24 * 3600
@@ -83,6 +82,12 @@ class Partition:
         except CommandDenied:
             await self._mark_torn()
             raise
+
+    async def call_in_batches(self, script: Script, names: Sequence[str]) -> list[Any]:
+        answers: list[Any] = []
+        for start in range(0, len(names), BATCH):
+            answers += await self.call(script, *names[start : start + BATCH])
+        return answers
 
     def note_torn(self) -> float:
         """Remember that a command was refused inside a script: see `torn_writes.py`."""

@@ -9,7 +9,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Page, Stats
-from holdfast.stores.redis.views import reads
+from holdfast.stores.redis.admin.audit_chain import merge_audits
 from holdfast.stores.redis.views.counts import merge_stats
 from holdfast.stores.redis.views.find import merge_pages
 from tests.support.redis.redis_records import NOW, entry, made
@@ -77,7 +77,7 @@ def test_audits_of_several_partitions_are_paged_without_loss(
     total = sum(map(len, lists))
     seen: list[Audit] = []
     for start in range(0, total + limit, limit):
-        seen += reads.merge_audits([some[: start + limit] for some in lists], limit, start)
+        seen += merge_audits([some[: start + limit] for some in lists], limit, start)
     for some in lists:
         assert [one for one in seen if one in some] == some
     assert len(seen) == total
@@ -85,9 +85,9 @@ def test_audits_of_several_partitions_are_paged_without_loss(
 
 def test_merged_audits_are_newest_first() -> None:
     lists = [[entry("a", 5), entry("b", 1)], [entry("c", 3)], []]
-    merged = reads.merge_audits(lists, 2, 0)
+    merged = merge_audits(lists, 2, 0)
     assert [one.task_id for one in merged] == ["a", "c"]
-    assert [one.task_id for one in reads.merge_audits(lists, 2, 2)] == ["b"]
+    assert [one.task_id for one in merge_audits(lists, 2, 2)] == ["b"]
 
 
 def counted(now: float, count: int, head: Task) -> Stats:

@@ -15,13 +15,15 @@ from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import SUSPENDED, Command, Status
 from holdfast.domain.task.transition import Submission, Transition
 from holdfast.ports import Filter
+from holdfast.stores.redis import scripts
 from holdfast.stores.redis.admin import audit_chain
 from holdfast.stores.redis.client import address
-from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.client.client import RedisClient, Script
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import BATCH, Partition, Partitions, RetentionTerms
 from holdfast.stores.redis.tasks import writes
-from holdfast.stores.redis.views import find, reads
+from holdfast.stores.redis.views import find
+from holdfast.stores.redis.views import store as views
 from holdfast.stores.redis.views.counts import stats
 from tests.support.redis.redis_records import NOW, entry, made
 from tests.support.redis.redis_stores import benched
@@ -72,7 +74,7 @@ async def test_a_damaged_record_hides_none_of_its_neighbours(
     part: Partition, client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     await damage(part, client)
-    found = await reads.load(part, ["a", "b", "c", "d", "e", "unknown"])
+    found = await views.load(part, ["a", "b", "c", "d", "e", "unknown"])
     assert [task and task.id for task in found] == ["a", None, None, None, "e", None]
     said = warned(caplog)
     assert len(said) == 3
@@ -93,9 +95,9 @@ async def test_damaged_records_have_no_detail_and_without_a_status_no_peek(
     await damage(part, client)
     client.hset(part.keys("task", "b"), "status", "ODD")
     client.hdel(part.keys("task", "c"), "status")
-    peeks = await reads.peek(part, ["a", "b", "c", "d"])
+    peeks = await views.peek(part, ["a", "b", "c", "d"])
     assert [peek is not None for peek in peeks] == [True, False, False, False]
-    assert [await reads.detail(part, task_id) for task_id in "bcd"] == [None] * 3
+    assert [await views.detail(part, task_id) for task_id in "bcd"] == [None] * 3
 
 
 async def test_a_record_that_ran_out_of_time_is_not_there_and_nobody_is_warned(
@@ -103,9 +105,9 @@ async def test_a_record_that_ran_out_of_time_is_not_there_and_nobody_is_warned(
 ) -> None:
     await submit(part, "a", "b")
     client.delete(part.keys("task", "a"))
-    assert (await reads.load(part, ["a"])) == [None]
+    assert (await views.load(part, ["a"])) == [None]
     assert [task.id for task in (await find.find(part, Filter(), 10, None)).tasks] == ["b"]
-    assert (await reads.detail(part, "a"), await reads.checkpoint(part, "a")) == (None, None)
+    assert (await views.detail(part, "a"), await views.checkpoint(part, "a")) == (None, None)
     assert not warned(caplog)
 
 
@@ -118,7 +120,7 @@ async def test_a_detail_shows_what_is_left_when_a_part_of_it_is_damaged(
     record = part.keys("task", "a")
     for name, text in (("place", "leased"), ("leaseId", ":x:1:9"), ("progress", "nonsense")):
         client.hset(record, name, text)
-    found = await reads.detail(part, "a")
+    found = await views.detail(part, "a")
     assert found is not None
     assert (found.payload, found.stages, found.progress) == (b"null", (), None)
     assert [name_of(event) for event in found.events] == ["TaskCreated"]
@@ -169,12 +171,14 @@ async def test_of_many_that_do_not_match_no_whole_record_is_read(
     await submit(part, "a-1", "a-2", type="rare", tenant="t", plan="p", queue="rare")
     await submit(part, *(f"b-{n:03}" for n in range(300)), **common)
     loaded: list[str] = []
+    call_in_batches = part.call_in_batches
 
-    async def load(part: Partition, ids: Sequence[str]) -> Any:
+    async def noted(script: Script, ids: Sequence[str]) -> Any:
+        assert script is scripts.LOAD
         loaded.extend(ids)
-        return await reads.load(part, ids)
+        return await call_in_batches(script, ids)
 
-    monkeypatch.setattr(find, "load", load)
+    monkeypatch.setattr(part, "call_in_batches", noted)
     page = await find.find(part, RARE[asked_for], 10, None)
     assert [task.id for task in page.tasks] == ["a-2", "a-1"]
     assert page.cursor is None
@@ -207,8 +211,8 @@ async def test_an_unreadable_task_among_those_that_do_not_match_is_told(
 async def test_more_ids_than_one_script_takes_are_loaded_in_order(part: Partition) -> None:
     names = [f"task-{n:03}" for n in range(250)]
     await submit(part, *names)
-    assert [task and task.id for task in await reads.load(part, names[::-1])] == names[::-1]
-    assert all(await reads.peek(part, names))
+    assert [task and task.id for task in await views.load(part, names[::-1])] == names[::-1]
+    assert all(await views.peek(part, names))
     assert len((await find.find(part, Filter(), 250, None)).tasks) == 250
 
 
@@ -243,7 +247,7 @@ async def test_whichever_index_is_the_narrowest_the_same_is_found(
 
 
 async def suspend(part: Partition, task_id: str, at: float) -> None:
-    (task,) = await reads.load(part, [task_id])
+    (task,) = await views.load(part, [task_id])
     assert task is not None
     changes = {"status": Status.FAILED, "version": task.version + 1, "updated_at": at}
     after = msgspec.structs.replace(task, **changes)
@@ -292,7 +296,7 @@ async def test_what_ran_straight_through_tells_its_events_from_the_record_and_th
 
 async def test_a_peek_is_answered_from_the_tombstone(part: Partition) -> None:
     await submit(part, "a")
-    (task,) = await reads.load(part, ["a"])
+    (task,) = await views.load(part, ["a"])
     assert task is not None
     changes = {"status": Status.COMPLETED, "version": 2, "settled_at": NOW}
     after = msgspec.structs.replace(task, **changes)
@@ -301,7 +305,7 @@ async def test_a_peek_is_answered_from_the_tombstone(part: Partition) -> None:
         before=task, after=after, request="r", next=Next.GONE, events=(), result=result
     )
     await writes.apply(part, [gone])
-    assert await reads.load(part, ["a"]) == [None]
-    (peek,) = await reads.peek(part, ["a"])
+    assert await views.load(part, ["a"]) == [None]
+    (peek,) = await views.peek(part, ["a"])
     assert peek is not None
     assert (peek.status, peek.result) == (Status.COMPLETED, result)

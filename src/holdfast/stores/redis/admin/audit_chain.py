@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from heapq import merge
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,9 +23,8 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.task import By
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.script_io import by_name
+from holdfast.stores.redis.client.client import by_name, pairs_of
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all
-from holdfast.stores.redis.views.reads import merge_audits, pairs_of
 
 SHOWN = 500  # bytes of an entry that cannot be read
 _OF = "of:"
@@ -228,3 +229,8 @@ async def _read_sealed(part: Partition, ends: Ends, passed: int, limit: int) -> 
 async def _boxes(parts: Partitions, first: int, last: int) -> list[Outbox]:
     looks: list[Any] = [outbox(number, part, first, last) for number, part in enumerate(parts)]
     return await gather_all(looks)
+
+
+def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:
+    """Merge lists of at most ``start + limit`` entries that each begin with the newest."""
+    return list(islice(merge(*lists, key=lambda entry: -entry.at), start, start + limit))

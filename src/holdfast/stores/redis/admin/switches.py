@@ -14,8 +14,8 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import Switch, SwitchSetting
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import pairs_of, unless_foreign
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all, try_all
-from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
 
 
 async def set_switch(

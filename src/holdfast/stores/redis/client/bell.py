@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.domain.errors import StoreError
 from holdfast.ports import Topic
-from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.client.client import RedisClient, unless_foreign
 from holdfast.stores.redis.keys import RINGS, KeyNames
-from holdfast.stores.redis.views.reads import unless_foreign
 
 BLOCK_SECONDS = 5.0
 RETRY_SECONDS = 0.5

@@ -16,9 +16,8 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.ports import Check, Clock
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.address import Address, AddressKind
-from holdfast.stores.redis.client.client import RedisClient
+from holdfast.stores.redis.client.client import RedisClient, unless_foreign
 from holdfast.stores.redis.keys import KeyNames
-from holdfast.stores.redis.views.reads import unless_foreign
 
 REDIS_LEAST = (6, 2)
 VALKEY_LEAST = (7, 2)

@@ -1,14 +1,22 @@
-"""The client sends scripts and commands to the server that has the keys."""
+"""The client sends scripts and commands to the server that has the keys.
+
+Arguments of scripts are packed. A structure comes back as a flat list of names and values.
+Four scripts run for every task (insert, claim, apply, renew) and answer by position, which is
+shorter. Each of their replies is taken apart in one place only, next to the names of its parts:
+`submission.insertion_of`, `claim.ClaimReply`, `transition.outcome_of` and `store.renew`. A script
+that writes puts its answer into an envelope, which `Partition.write` opens.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import redis
 
 from holdfast.domain.errors import StoreUnavailable
@@ -25,6 +33,9 @@ NAMES_PAGE = 5_000
 NAMES_PAGES_MAX = 1_000  # of one server
 
 T = TypeVar("T")
+Reply = dict[str, Any]
+
+pack = msgspec.msgpack.Encoder().encode
 
 
 class Script:
@@ -33,6 +44,13 @@ class Script:
     def __init__(self, name: str, source: str, files: Sequence[str] = ()) -> None:
         self.name, self.source, self.files = name, source, files
         self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+
+class ServerTime(NamedTuple):
+    """The two times of a server, which only a test sets apart."""
+
+    now: float  # leases and due times are judged by it
+    wall: float
 
 
 class RedisClient:
@@ -220,3 +238,22 @@ async def _close(loop: asyncio.AbstractEventLoop, topology: Topology) -> None:
 
 def _is_error(reply: object) -> bool:
     return isinstance(reply, redis.RedisError)
+
+
+def by_name(reply: Sequence[Any]) -> Reply:
+    """Return the values of a reply by their names."""
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def each_by_name(replies: Sequence[Sequence[Any]]) -> list[Reply]:
+    return [by_name(reply) for reply in replies]
+
+
+def pairs_of(reply: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def unless_foreign(reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply

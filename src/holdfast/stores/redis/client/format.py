@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.domain.errors import StoreForeign, StoreTooNew, StoreUnavailable
 from holdfast.stores.redis.client import neighbours
+from holdfast.stores.redis.client.client import unless_foreign
 from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import EMPTIED, FORMAT, Partition, Partitions
-from holdfast.stores.redis.views.reads import unless_foreign
 
 
 async def make_ours(parts: Partitions, namespace: str, *, must_exist: bool) -> None:

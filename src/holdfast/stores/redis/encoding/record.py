@@ -7,6 +7,7 @@ first claim hands that line out and need not read the record.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -21,8 +22,11 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Failure, Lease, Progress, StageRecord, Task
 from holdfast.stores import codec
+from holdfast.stores.redis.client.client import Reply, by_name
 
 Fields = dict[str, str]
+
+log = logging.getLogger("holdfast.stores.redis.reads")
 
 FIRST_CLAIMED = 2  # the version that the first claim of a task makes
 
@@ -391,3 +395,21 @@ def checkpoint_meta(checkpoint: Checkpoint) -> list[str]:
         "timestamp",
         checkpoint.timestamp.isoformat(),
     ]
+
+
+def readable(task_id: str, found: Reply) -> Task | None:
+    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    try:
+        if "wrong" in found:  # what the server says of it
+            raise SerialisationError(found["wrong"].decode())
+        until = found.get("lease_until")
+        fields = texts(found["fields"])
+        return decode(task_id, fields, float(until) if until is not None else None)
+    except SerialisationError as error:
+        log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
+        return None
+
+
+def loaded_task(task_id: str, found: Any) -> Task | None:
+    """Return the task of a reply of load.lua."""
+    return readable(task_id, by_name(found)) if found is not None else None

@@ -29,10 +29,10 @@ from holdfast.domain.task.transition import (
 from holdfast.ports import Claimed
 from holdfast.stores import codec
 from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.client import pack
 from holdfast.stores.redis.encoding import record
 from holdfast.stores.redis.encoding.event_log import encode_events
 from holdfast.stores.redis.encoding.record import DEFAULTS
-from holdfast.stores.redis.encoding.script_io import pack
 
 DIGEST_CHARS = 32  # 128 bits tell two payloads apart
 

@@ -23,8 +23,8 @@ from holdfast.domain.task.transition import (
 )
 from holdfast.stores import codec
 from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.client import pack
 from holdfast.stores.redis.encoding import event_log, record
-from holdfast.stores.redis.encoding.script_io import pack
 from holdfast.stores.redis.encoding.submission import as_text, packed_follows, saves
 
 replace = msgspec.structs.replace

@@ -29,13 +29,12 @@ from holdfast.domain.plan.plan import (
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.client import by_name, pack, pairs_of, unless_foreign
 from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf
 from holdfast.stores.redis.encoding import plan_trigger_hash, record
-from holdfast.stores.redis.encoding.script_io import by_name, pack
 from holdfast.stores.redis.encoding.submission import packed_follows
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.triggers.verbs import seconds_of
-from holdfast.stores.redis.views.reads import pairs_of, unless_foreign
 
 CLAIMS = 50  # of one script
 VERSIONS = 100  # of one read of the events

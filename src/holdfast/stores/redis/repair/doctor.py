@@ -22,8 +22,8 @@ from holdfast.domain.task.stages import misnamed
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import Reply, by_name, each_by_name
 from holdfast.stores.redis.encoding import record
-from holdfast.stores.redis.encoding.script_io import Reply, by_name, each_by_name
 from holdfast.stores.redis.keys import TYPES
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor_dues, recount, salvage

@@ -16,13 +16,12 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan.plan import SLOTTED, Member, Plan
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import by_name, each_by_name, pack, pairs_of
 from holdfast.stores.redis.encoding import plan_trigger_hash
-from holdfast.stores.redis.encoding.script_io import by_name, each_by_name, pack
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.plans import verbs
 from holdfast.stores.redis.triggers.verbs import WAITS
 from holdfast.stores.redis.views import walks
-from holdfast.stores.redis.views.reads import pairs_of
 from holdfast.stores.redis.views.walks import Pace
 
 PAGE = 20  # triggers of one step

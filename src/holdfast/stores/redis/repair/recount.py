@@ -19,10 +19,9 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.script_io import each_by_name
+from holdfast.stores.redis.client.client import each_by_name, unless_foreign
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views import walks
-from holdfast.stores.redis.views.reads import unless_foreign
 from holdfast.stores.redis.views.walks import Pace
 
 _SETTLED, _LEASED = Place.SETTLED.encode(), Place.LEASED.encode()

@@ -15,9 +15,9 @@ from contextlib import suppress
 
 from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.errors import StoreError
+from holdfast.stores.redis.client.client import unless_foreign
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor
-from holdfast.stores.redis.views.reads import unless_foreign
 from holdfast.stores.redis.views.walks import Pace
 
 log = logging.getLogger("holdfast.stores.redis.mending")

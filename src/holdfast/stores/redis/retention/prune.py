@@ -12,12 +12,10 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import Script
-from holdfast.stores.redis.encoding.script_io import by_name
+from holdfast.stores.redis.client.client import Script, by_name, unless_foreign
 from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.partition import BATCH, Partition
 from holdfast.stores.redis.repair import salvage
-from holdfast.stores.redis.views.reads import unless_foreign
 
 IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
 

@@ -22,14 +22,12 @@ from holdfast.domain.task.transition import Insertion, Outcome, Submission, Tran
 from holdfast.ports import Beat, Claimed, Due, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import Script
+from holdfast.stores.redis.client.client import Script, by_name, pack, unless_foreign
 from holdfast.stores.redis.encoding import claim as claiming
 from holdfast.stores.redis.encoding import submission
-from holdfast.stores.redis.encoding.script_io import by_name, pack
 from holdfast.stores.redis.encoding.transition import outcome_of, packed_transition
 from holdfast.stores.redis.partition import BATCH, CLAIMS, MOVES, Partition
 from holdfast.stores.redis.repair.salvage import set_aside
-from holdfast.stores.redis.views.reads import unless_foreign
 
 INSERT_TRIES = 2
 RENEWALS = 100  # of one script

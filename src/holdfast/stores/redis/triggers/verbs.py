@@ -25,12 +25,11 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.client import by_name, pack, unless_foreign
 from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf
 from holdfast.stores.redis.encoding import plan_trigger_hash, submission
-from holdfast.stores.redis.encoding.script_io import by_name, pack
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.tasks.writes import all_at_once, unless_failed
-from holdfast.stores.redis.views.reads import unless_foreign
 
 CHANGES = 16  # of one script
 SUBMITS = 50  # of one script, but for a change that alone has more

@@ -12,10 +12,10 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Stats, late
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import Reply, by_name, pairs_of
 from holdfast.stores.redis.encoding import stage_timings
-from holdfast.stores.redis.encoding.script_io import Reply, by_name
+from holdfast.stores.redis.encoding.record import readable
 from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable
 
 OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, and no places
 
@@ -71,7 +71,7 @@ def _moves(counted: Counter[str]) -> Iterator[Moves]:
 
 
 async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
-    answers = await in_batches(part, scripts.FIRST_IN_QUEUE, queues)
+    answers = await part.call_in_batches(scripts.FIRST_IN_QUEUE, queues)
     heads = {}
     for queue, found in zip(queues, answers, strict=True):
         reply = by_name(found or ())

@@ -8,9 +8,9 @@ from typing import Any
 
 from holdfast.ports import ErrorGroup
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.script_io import by_name
+from holdfast.stores.redis.client.client import by_name, pairs_of, unless_foreign
+from holdfast.stores.redis.encoding.record import readable
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all
-from holdfast.stores.redis.views.reads import in_batches, pairs_of, readable, unless_foreign
 
 CAUSES_MAX = 10_000  # of one partition, the most frequent; a program has far fewer
 
@@ -34,7 +34,7 @@ async def _counts(part: Partition) -> Counter[str]:
 
 
 async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup | None]:
-    answers = await in_batches(part, scripts.ERROR_GROUPS, causes)
+    answers = await part.call_in_batches(scripts.ERROR_GROUPS, causes)
     return [_group(cause, found) for cause, found in zip(causes, answers, strict=True)]
 
 

@@ -13,9 +13,9 @@ from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Page
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.encoding.record import DEFAULTS, from_iso
+from holdfast.stores.redis.client.client import unless_foreign
+from holdfast.stores.redis.encoding.record import DEFAULTS, from_iso, loaded_task
 from holdfast.stores.redis.partition import BATCH, Partition
-from holdfast.stores.redis.views.reads import load, unless_foreign
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
 AT_ONCE = 250  # of them, where most do not match, or a page is long
@@ -38,7 +38,10 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
         wanted = max(BATCH, limit + 1 - len(found))  # one more tells whether there is a next page
         asked = min(AT_ONCE if rare else wanted, AT_ONCE, look_limit - seen)
         ids = await walk(cursor, asked)
-        for task in await load(part, await _sift_ids(part, ids, where) if rare else ids):
+        likely = await _sift_ids(part, ids, where) if rare else ids
+        replies = await part.call_in_batches(scripts.LOAD, likely)
+        for task_id, reply in zip(likely, replies, strict=True):
+            task = loaded_task(task_id, reply)
             if task is not None and where.matches(task):
                 if len(found) == limit:
                     return Page(tasks=tuple(found), cursor=found[-1].id)
