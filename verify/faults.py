@@ -23,7 +23,7 @@ from holdfast.ports import (
 )
 from holdfast.ports.wrapped import WrappedStore
 from holdfast.runtime.deadlines import sleep
-from holdfast.testing.interception import InterceptedStore, Verb
+from verify.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
 

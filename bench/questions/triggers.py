@@ -37,7 +37,7 @@ from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.interception import InterceptedStore, Verb
+from verify.interception import InterceptedStore, Verb
 
 NAME = "triggers"
 FEW = 1_000

@@ -21,9 +21,9 @@ from holdfast.errors import (
 )
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
-from holdfast.testing.interception import Verb
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import FlakyStore
+from verify.interception import Verb
 
 LIMIT = 3 * PART
 

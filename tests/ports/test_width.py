@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.testing.interception import PORTS, verbs_of
+from verify.interception import PORTS, verbs_of
 
 MOST_IN_A_PART = 14
 MOST_IN_ALL = 40

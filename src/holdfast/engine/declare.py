@@ -10,7 +10,9 @@ from typing import (
     Generic,
     Protocol,
     TypeAlias,
+    TypedDict,
     TypeVar,
+    Unpack,
     overload,
 )
 
@@ -36,6 +38,18 @@ AsyncCall: TypeAlias = Callable[[Context, P], Coroutine[Any, Any, R]]
 BareAsyncCall: TypeAlias = Callable[[Context], Coroutine[Any, Any, R]]
 
 
+class TaskDescription(TypedDict, total=False):
+    tenant: str | None
+    queue: str | None
+    trace_id: str | None
+    user: Any
+    callback: str | None
+
+
+class SubmitOptions(TaskDescription, total=False):
+    key: str | None
+
+
 class Submittable(Timed[P], Generic[P, R]):
     """A task type that can be submitted: a task or a workflow."""
 
@@ -48,29 +62,11 @@ class Submittable(Timed[P], Generic[P, R]):
 
     @overload
     async def submit(
-        self: Submittable[None, R],
-        payload: None = None,
-        *,
-        tenant: str | None = None,
-        key: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | None = None,
+        self: Submittable[None, R], payload: None = None, **options: Unpack[SubmitOptions]
     ) -> Handle[R]: ...
 
     @overload
-    async def submit(
-        self,
-        payload: P,
-        *,
-        tenant: str | None = None,
-        key: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | None = None,
-    ) -> Handle[R]: ...
+    async def submit(self, payload: P, **options: Unpack[SubmitOptions]) -> Handle[R]: ...
 
     def submit(
         self,
@@ -101,27 +97,11 @@ class Submittable(Timed[P], Generic[P, R]):
 
     @overload
     def on(
-        self: Submittable[None, R],
-        payload: None = None,
-        *,
-        tenant: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | None = None,
+        self: Submittable[None, R], payload: None = None, **options: Unpack[TaskDescription]
     ) -> Planned: ...
 
     @overload
-    def on(
-        self,
-        payload: P,
-        *,
-        tenant: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | None = None,
-    ) -> Planned: ...
+    def on(self, payload: P, **options: Unpack[TaskDescription]) -> Planned: ...
 
     def on(
         self,

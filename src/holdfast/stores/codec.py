@@ -79,14 +79,6 @@ _decode_list = _reader(list[msgspec.Raw], "list")
 _decode_name = _reader(_Named, "_Named")
 
 
-def decode_leased(body: bytes, until: float | None) -> Task:
-    """A record whose lease may have been renewed since it was written."""
-    task = decode_task(body)
-    if task.lease is None or until is None or task.lease.until == until:
-        return task
-    return msgspec.structs.replace(task, lease=msgspec.structs.replace(task.lease, until=until))
-
-
 def or_none(decode: Callable[[S], T], body: S) -> T | None:
     """None: it cannot be read, and a line in the log says so."""
     try:
@@ -110,11 +102,6 @@ def peek_at(task: Task, result: bytes | None) -> Peek:
 # facts: so whether the stage had an undo is told by white space behind the JSON of its result.
 UNDO_MARKS = {True: b" ", False: b"\t", None: b""}
 _UNDO_READ = {mark: had for had, mark in UNDO_MARKS.items() if mark}
-
-
-def mark_undo(result: bytes, undo: bool | None) -> bytes:
-    """Return the result of a stage, marked with whether it had an undo."""
-    return result + UNDO_MARKS[undo]
 
 
 def read_undo(body: bytes) -> tuple[bytes, bool | None]:

@@ -12,7 +12,7 @@ from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Detail, Peek, Renewal, Store
 from holdfast.testing import Engine
-from holdfast.testing.interception import InterceptedStore, Verb
+from verify.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
 U = TypeVar("U")

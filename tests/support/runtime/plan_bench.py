@@ -19,8 +19,8 @@ from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.doctor import examine
 from holdfast.testing import ManualClock
-from holdfast.testing.interception import InterceptedStore, Verb
 from tests.support.runtime.helpers import Gate, short
+from verify.interception import InterceptedStore, Verb
 
 LEASE_SECONDS = 6.0
 LONG_SECONDS = 600.0

@@ -17,7 +17,7 @@ from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.clock import START_NOW
-from holdfast.testing.interception import InterceptedStore, Verb
+from verify.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
 Say = AsyncTask[str, None]

@@ -29,8 +29,8 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Transition
 from holdfast.ports import DuePlans, Filter, Renewal, Store
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing.interception import InterceptedStore, Verb, verbs_of
 from verify.faults import at_once
+from verify.interception import InterceptedStore, Verb, verbs_of
 from verify.simulation.stores.likeness import Pairing, plain
 from verify.simulation.stores.shadow_parts import (
     PlanLeases,

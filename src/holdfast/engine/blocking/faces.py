@@ -41,6 +41,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Submittable[Any, Any])
 R = TypeVar("R")
 A = ParamSpec("A")
+F = TypeVar("F", bound=Face[Any])
 
 
 class BlockingHandle(Face[Handle[R]], Generic[R], of=Handle):
@@ -222,6 +223,19 @@ def _submitting(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[...
     return submit
 
 
+class _PartFace(Generic[F]):
+    """A part of the app as an attribute of its blocking face, under the same name."""
+
+    def __init__(self, face: type[F]) -> None:
+        self._face = face
+
+    def __set_name__(self, owner: type[Face[Holdfast]], name: str) -> None:
+        self._name = name
+
+    def __get__(self, app: Face[Holdfast], owner: object = None) -> F:
+        return self._face(app._thread, getattr(app._part, self._name))
+
+
 class Blocking(Face[Holdfast]):
     """``app.blocking.submit(send, "x").result(30)`` waits. The first call opens the app, which
     stays open until the process ends or ``close()``; ``with app.blocking:`` opens and closes it.
@@ -261,34 +275,11 @@ class Blocking(Face[Holdfast]):
         """Return a handle for a task that was submitted elsewhere; its result is plain JSON."""
         return BlockingHandle(self._thread, self._part.handle(task_id))
 
-    @property
-    def control(self) -> BlockingControl:
-        return BlockingControl(self._thread, self._part.control)
-
-    @property
-    def plan(self) -> BlockingPlans:
-        return BlockingPlans(self._thread, self._part.plan)
-
-    @property
-    def bulk(self) -> BlockingBulks:
-        return BlockingBulks(self._thread, self._part.bulk)
-
-    @property
-    def schedule(self) -> BlockingSchedules:
-        return BlockingSchedules(self._thread, self._part.schedule)
-
-    @property
-    def tenants(self) -> BlockingTenants:
-        return BlockingTenants(self._thread, self._part.tenants)
-
-    @property
-    def queues(self) -> BlockingQueues:
-        return BlockingQueues(self._thread, self._part.queues)
-
-    @property
-    def checkpoints(self) -> BlockingCheckpoints:
-        return BlockingCheckpoints(self._thread, self._part.checkpoints)
-
-    @property
-    def query(self) -> BlockingQuery:
-        return BlockingQuery(self._thread, self._part.query)
+    control = _PartFace(BlockingControl)
+    plan = _PartFace(BlockingPlans)
+    bulk = _PartFace(BlockingBulks)
+    schedule = _PartFace(BlockingSchedules)
+    tenants = _PartFace(BlockingTenants)
+    queues = _PartFace(BlockingQueues)
+    checkpoints = _PartFace(BlockingCheckpoints)
+    query = _PartFace(BlockingQuery)

@@ -191,21 +191,9 @@ class PlanDriver:
         assert await self.all_of(change.after.id) == before
         return outcome.plan
 
-    async def prune(
-        self,
-        *,
-        older_than_seconds: float = 0.0,
-        limit: int = 100,
-        dry_run: bool = False,
-        ignore_keep: bool = False,
-    ) -> int:
-        return await self.store.admin.prune(
-            Kept.PLANS,
-            older_than_seconds=older_than_seconds,
-            limit=limit,
-            dry_run=dry_run,
-            ignore_keep=ignore_keep,
-        )
+    async def prune(self, **terms: Any) -> int:
+        defaults = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
+        return await self.store.admin.prune(Kept.PLANS, **(defaults | terms))
 
     # -- read
 

@@ -183,21 +183,9 @@ class TriggerDriver:
             await self.store.admin.audits(limit=100),
         )
 
-    async def prune(
-        self,
-        *,
-        older_than_seconds: float = 0.0,
-        limit: int = 100,
-        dry_run: bool = False,
-        ignore_keep: bool = False,
-    ) -> int:
-        return await self.store.admin.prune(
-            Kept.TRIGGERS,
-            older_than_seconds=older_than_seconds,
-            limit=limit,
-            dry_run=dry_run,
-            ignore_keep=ignore_keep,
-        )
+    async def prune(self, **terms: Any) -> int:
+        defaults = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
+        return await self.store.admin.prune(Kept.TRIGGERS, **(defaults | terms))
 
     # -- read
 
