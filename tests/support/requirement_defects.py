@@ -22,13 +22,13 @@ DECIDE = "src/holdfast/domain/task/decide.py"
 OPERATE = "src/holdfast/domain/task/operate.py"
 CHECKPOINT = "src/holdfast/domain/task/checkpoint.py"
 STATE = "src/holdfast/domain/task/state.py"
-MEMORY = "src/holdfast/stores/memory/store.py"
-SHELVES = "src/holdfast/stores/memory/state.py"
+MEMORY_TASKS = "src/holdfast/stores/memory/tasks.py"
+MEMORY_STATE = "src/holdfast/stores/memory/state.py"
 MEMORY_TRIGGERS = "src/holdfast/stores/memory/triggers.py"
 EXECUTOR = "src/holdfast/runtime/worker/executor.py"
 SCHEDULER = "src/holdfast/runtime/schedule/scheduler.py"
 RECORD = "src/holdfast/stores/redis/encoding/record.py"
-APPLY_LUA = "src/holdfast/stores/redis/tasks/apply.lua"
+TRANSITIONS_LUA = "src/holdfast/stores/redis/tasks/shared/transitions.lua"
 FIRING = "src/holdfast/domain/trigger/firing.py"
 
 DEFECTS = (
@@ -48,7 +48,7 @@ DEFECTS = (
     ),
     Defect(
         "P3",
-        APPLY_LUA,
+        TRANSITIONS_LUA,
         "  call('EXPIRE', t.record, t.seconds)\n",
         "",
         "tests/stores/redis/tasks/test_documents.py::test_only_what_has_settled_expires",
@@ -62,14 +62,14 @@ DEFECTS = (
     ),
     Defect(
         "P5",
-        SHELVES,
-        '        self._log((event,), request="")\n',
+        MEMORY_STATE,
+        '        self.log((event,), request="")\n',
         "",
         "contract/tasks/apply.py::Applying::test_events_follow_the_versions_without_a_gap",
     ),
     Defect(
         "P6",
-        SHELVES,
+        MEMORY_STATE,
         "            if task.settled:\n                tenant.active = None\n",
         "            tenant.active = None\n",
         "contract/tasks/tenant_queue.py::ActiveTask::"
@@ -77,16 +77,16 @@ DEFECTS = (
     ),
     Defect(
         "P7",
-        SHELVES,
+        MEMORY_STATE,
         "        return tenant is not None and tenant.active != task.id and not "
-        "self._line_is_open(tenant)",
+        "self.line_is_open(tenant)",
         "        return False",
         "contract/tasks/claim.py::Claiming::test_concurrent_claimers_get_one_task_of_a_tenant",
     ),
     Defect(
         "P8",
         "src/holdfast/engine/query.py",
-        "return await self._store().checkpoint(task.id) is not None",
+        "return await self._store().views.checkpoint(task.id) is not None",
         "return task.last_completed >= 0",
         "tests/engine/test_query.py::test_has_checkpoint_reads_the_checkpoint_and_not_the_record",
     ),
@@ -108,8 +108,8 @@ DEFECTS = (
     Defect(
         "P11",
         "src/holdfast/runtime/worker/failures.py",
-        "(StageTimeout, Kind.TIMEOUT)",
-        "(StageTimeout, Kind.STAGE)",
+        "(StageTimeout, FailureKind.TIMEOUT)",
+        "(StageTimeout, FailureKind.STAGE)",
         "tests/runtime/worker/test_failures.py::test_an_async_stage_is_stopped_at_its_timeout",
     ),
     Defect(
@@ -181,7 +181,7 @@ DEFECTS = (
     ),
     Defect(
         "C5",
-        MEMORY,
+        MEMORY_TASKS,
         "        return transition.checkpoint.version > there.checkpoint_version",
         "        return True",
         "contract/tasks/bodies.py::StoredCheckpoints::test_a_checkpoint_whose_version_does_not_rise_is_refused",
@@ -210,7 +210,7 @@ DEFECTS = (
     ),
     Defect(
         "S3",
-        MEMORY,
+        MEMORY_TASKS,
         "        return task.lease is not None and task.lease.id == transition.lease",
         "        return True",
         "contract/tasks/apply.py::Applying::test_a_write_with_another_lease_is_stale",
@@ -224,9 +224,9 @@ DEFECTS = (
     ),
     Defect(
         "S5",
-        SHELVES,
-        "            if tenant.line and self._line_is_open(tenant):\n",
-        "            if tenant.line and not task.settled and self._line_is_open(tenant):\n",
+        MEMORY_STATE,
+        "            if tenant.line and self.line_is_open(tenant):\n",
+        "            if tenant.line and not task.settled and self.line_is_open(tenant):\n",
         "contract/tasks/tenant_queue.py::TenantQueues::test_the_line_goes_on_when_its_task_has_settled",
     ),
     Defect(
@@ -271,8 +271,8 @@ DEFECTS = (
     ),
     Defect(
         "S11",
-        SHELVES,
-        "            self._moves[moved] += 1\n",
+        MEMORY_STATE,
+        "            self.moves[moved] += 1\n",
         "",
         "contract/views/reads.py::QueueCounts::test_moves_are_counted_with_the_time_before_them",
     ),
@@ -286,8 +286,8 @@ DEFECTS = (
     Defect(
         "T1",
         MEMORY_TRIGGERS,
-        "            return [trigger for at, trigger in self._free() if at <= upto][:limit]",
-        "            return [trigger for at, trigger in self._free() if at < upto][:limit]",
+        "            due = [trigger for at, trigger in self._free() if at <= due_by][:limit]",
+        "            due = [trigger for at, trigger in self._free() if at < due_by][:limit]",
         "contract/triggers/leases.py::FindingDue::"
         "test_what_is_due_is_found_up_to_and_with_the_moment",
     ),
@@ -320,20 +320,20 @@ DEFECTS = (
         MEMORY_TRIGGERS,
         "        after = with_last_task(change, tasks)\n        self._put(after)\n",
         "        after = with_last_task(change, tasks)\n",
-        "contract/triggers/firing.py::TriggerBatch::test_firing_makes_the_task_and_moves_the_trigger_on",
+        "contract/triggers/firing.py::Firing::test_firing_makes_the_task_and_moves_the_trigger_on",
     ),
     Defect(
         "T6",
-        MEMORY_TRIGGERS,
-        "t.ended_at + t.keep_seconds <= now)",
-        "t.created_at + t.keep_seconds <= now)",
+        "src/holdfast/stores/memory/admin.py",
+        "(t.id, t.ended_at, t.keep_seconds)",
+        "(t.id, t.ended_at and t.created_at, t.keep_seconds)",
         "contract/triggers/saves.py::TriggerKeeping::test_its_time_counts_from_its_end",
     ),
     Defect(
         "T7",
         MEMORY_TRIGGERS,
-        '            names.check("trigger", trigger.id)\n',
-        "            pass\n",
+        '                names.check("trigger", change.after.id)\n',
+        "                pass\n",
         "contract/triggers/saves.py::TriggerSaving::test_an_id_outside_its_alphabet_is_refused",
     ),
     Defect(
@@ -352,7 +352,7 @@ DEFECTS = (
     ),
     Defect(
         "Q2",
-        SHELVES,
+        MEMORY_STATE,
         "TOMBSTONE_SECONDS = 24 * 3600",
         "TOMBSTONE_SECONDS = 3600",
         "contract/admin/retention.py::Tombstones::test_tombstones_go_a_day_after_the_end",
@@ -374,7 +374,7 @@ DEFECTS = (
     ),
     Defect(
         "Q5",
-        MEMORY,
+        MEMORY_TASKS,
         "            due = [task_id for at, _, task_id in waiting if at <= now][:limit]",
         "            due = [task_id for at, _, task_id in waiting if at <= now + 1][:limit]",
         "contract/tasks/due_times.py::Timing::test_a_retry_is_due_at_its_time_and_not_before",
@@ -427,15 +427,15 @@ DEFECTS = (
     Defect(
         "Q12",
         "src/holdfast/sinks/mongo.py",
-        'raise SinkUnavailable(f"MongoDB is out of reach: {_said(error)}") from error',
-        'raise InvalidInput(f"MongoDB is out of reach: {_said(error)}") from error',
+        'raise SinkUnavailable(f"MongoDB is out of reach: {_message(error)}") from error',
+        'raise InvalidInput(f"MongoDB is out of reach: {_message(error)}") from error',
         "tests/examples/test_scenarios.py::"
         "test_while_the_database_is_down_a_task_stays_in_retry_and_then_completes_by_itself",
     ),
     Defect(
         "Q13",
-        "src/holdfast/server/service.py",
-        "if not tk.same(secret_of_telegram(request), bot.secret):",
+        "src/holdfast/server/auth/access.py",
+        "if not same(secret_of_telegram(request), bot.secret):",
         "if not secret_of_telegram(request):",
         "tests/server/routes/test_telegram.py::test_whoever_does_not_know_the_secret_is_refused",
     ),
@@ -449,7 +449,7 @@ DEFECTS = (
     Defect(
         "Q15",
         "src/holdfast/engine/store_url.py",
-        'raise InvalidSetting("HOLDFAST_STORE", address.redacted(url), f"unknown store',
+        'raise InvalidSetting("HOLDFAST_STORE", address.redact_url(url), f"unknown store',
         'raise InvalidSetting("HOLDFAST_STORE", url, f"unknown store',
         "tests/test_settings.py::"
         "test_a_store_that_nobody_knows_is_refused_without_telling_its_secret",
