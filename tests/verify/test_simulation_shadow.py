@@ -14,7 +14,7 @@ from holdfast.ports import Claimed
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
-from holdfast.stores.redis.tasks import writes
+from holdfast.stores.redis.tasks import store
 from holdfast.stores.sqlite.tasks import apply
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
@@ -41,7 +41,7 @@ def shadow(kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     if kind == "sqlite":
         return kind
     # In steps, those that lapse at once go back to their queue in another order, which is as good.
-    monkeypatch.setattr(writes, "MOVES", 500)
+    monkeypatch.setattr(store, "MOVES", 500)
     server: RedisServer = request.getfixturevalue("redis_server")
     return server.url
 

@@ -12,7 +12,6 @@ from holdfast.stores.redis.client.client import RedisClient
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import Partition, Partitions, RetentionTerms
 from holdfast.stores.redis.retention import prune_audit
-from holdfast.stores.redis.tasks import writes
 from holdfast.testing.clock import ManualClock
 from verify.servers import RedisServer
 
@@ -37,7 +36,7 @@ class Parts:
         self._number += 1
         self.clock.advance(1)
         told = entry(f"entry-{self._number:03}", self.clock.now())
-        await writes.audit(self.list[number], told)
+        await audit_chain.write_audit(self.list[number], told)
         return told.task_id
 
     async def write_all(self, count: int) -> list[str]:

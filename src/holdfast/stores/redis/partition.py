@@ -352,3 +352,22 @@ async def gather_all(asked: Iterable[Awaitable[T]]) -> list[T]:
         if isinstance(one, BaseException):
             raise one
     return [one for one in found if not isinstance(one, BaseException)]
+
+
+def unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
+    errors = [answer for answer in answers if isinstance(answer, StoreError)]
+    if not errors:
+        return [answer for answer in answers if not isinstance(answer, StoreError)]
+    raise errors[0] if len(errors) == len(answers) else PartlyUnavailable(errors[0], answers)
+
+
+async def all_at_once(calls: Iterable[Awaitable[Sequence[T]]]) -> list[T]:
+    """Sent one behind the other on one connection, so that the server does not wait for us.
+
+    If one fails, so does the whole; a repeat of the others does no harm.
+    """
+    first, *others = calls
+    if not others:
+        return list(await first)
+    found = await asyncio.gather(first, *others)
+    return [one for some in found for one in some]

@@ -13,7 +13,6 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.admin import audit_chain, audit_seal
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.tasks import writes
 from tests.support.redis.redis_chains import ALL, Parts, entry, opened
 from tests.support.redis.redis_stores import Bench, benched
 from verify.servers import RedisServer
@@ -190,7 +189,7 @@ async def test_one_who_comes_late_takes_nothing_from_an_outbox(
 ) -> None:
     same = entry("same", 1.0)
     for _ in range(4):
-        await writes.audit(parts.list[1], same)
+        await audit_chain.write_audit(parts.list[1], same)
     trim: Trim = audit_seal._trim
 
     async def trim_just_after_others(one: audit_seal.Waiting, taken: int) -> None:
@@ -198,7 +197,7 @@ async def test_one_who_comes_late_takes_nothing_from_an_outbox(
             monkeypatch.setattr(audit_seal, "_trim", trim)
             assert await parts.seal() == 2
             for _ in range(4):
-                await writes.audit(parts.list[1], same)
+                await audit_chain.write_audit(parts.list[1], same)
         await trim(one, taken)
 
     monkeypatch.setattr(audit_seal, "_trim", trim_just_after_others)

@@ -21,7 +21,8 @@ from holdfast.stores.redis.client import address
 from holdfast.stores.redis.client.client import RedisClient, Script
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import BATCH, Partition, Partitions, RetentionTerms
-from holdfast.stores.redis.tasks import writes
+from holdfast.stores.redis.tasks import store as tasks
+from holdfast.stores.redis.tasks.claims import PartitionClaim, claim_from
 from holdfast.stores.redis.views import find
 from holdfast.stores.redis.views import store as views
 from holdfast.stores.redis.views.counts import stats
@@ -47,14 +48,14 @@ def submission(task_id: str, **fields: Any) -> Submission:
     return decide.submit(made(task_id, **fields), b"null", "digest", held=False)
 
 
-def asked(request: str, lease_seconds: float) -> writes.PartitionClaim:
-    return writes.PartitionClaim(
+def asked(request: str, lease_seconds: float) -> PartitionClaim:
+    return PartitionClaim(
         worker="w", request=request, queues=["default"], lease_seconds=lease_seconds
     )
 
 
 async def submit(part: Partition, *names: str, **fields: Any) -> None:
-    await writes.insert(part, [submission(name, **fields) for name in names], 10_000)
+    await tasks.insert(part, [submission(name, **fields) for name in names], 10_000)
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> Sequence[str]:
@@ -128,9 +129,9 @@ async def test_a_detail_shows_what_is_left_when_a_part_of_it_is_damaged(
 
 
 async def test_an_unreadable_audit_hides_no_other(part: Partition, client: redis.Redis) -> None:
-    await writes.audit(part, entry("a", NOW))
+    await audit_chain.write_audit(part, entry("a", NOW))
     client.rpush(part.keys("audit"), "nonsense")
-    await writes.audit(part, entry("b", NOW))
+    await audit_chain.write_audit(part, entry("b", NOW))
     found = await audit_chain.audits(Partitions([part]), 10, 0)
     assert [one.task_id for one in found] == ["b", "store", "a"]
     assert (found[1].command, found[1].by.reason) == ("unreadable", "nonsense")
@@ -220,11 +221,11 @@ async def test_the_head_of_a_queue_is_what_the_next_claim_hands_out(part: Partit
     await submit(part, "a", "b", "c")
     for expected in ("a", "b", "c"):
         assert (await stats(part)).heads["default"].id == expected
-        [claimed], _ = await writes.claim(part, asked(expected, -1), limit=1)
+        [claimed], _ = await claim_from(part, asked(expected, -1), limit=1)
         assert claimed.task.id == expected
     assert (await stats(part)).heads == {}
-    await writes.expire(part, 10, alone_from=None)
-    [claimed], _ = await writes.claim(part, asked("x", 30), limit=1)
+    await tasks.expire(part, 10, alone_from=None)
+    [claimed], _ = await claim_from(part, asked("x", 30), limit=1)
     assert (await stats(part)).heads["default"].id != claimed.task.id
 
 
@@ -252,7 +253,7 @@ async def suspend(part: Partition, task_id: str, at: float) -> None:
     changes = {"status": Status.FAILED, "version": task.version + 1, "updated_at": at}
     after = msgspec.structs.replace(task, **changes)
     parked = Transition(before=task, after=after, request="r", next=Next.PARKED, events=())
-    await writes.apply(part, [parked])
+    await tasks.apply(part, [parked])
 
 
 @pytest.mark.parametrize("dated_limit", [0, 100])
@@ -304,7 +305,7 @@ async def test_a_peek_is_answered_from_the_tombstone(part: Partition) -> None:
     gone = Transition(
         before=task, after=after, request="r", next=Next.GONE, events=(), result=result
     )
-    await writes.apply(part, [gone])
+    await tasks.apply(part, [gone])
     assert await views.load(part, ["a"]) == [None]
     (peek,) = await views.peek(part, ["a"])
     assert peek is not None

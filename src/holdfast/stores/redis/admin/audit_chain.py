@@ -234,3 +234,8 @@ async def _boxes(parts: Partitions, first: int, last: int) -> list[Outbox]:
 def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:
     """Merge lists of at most ``start + limit`` entries that each begin with the newest."""
     return list(islice(merge(*lists, key=lambda entry: -entry.at), start, start + limit))
+
+
+async def write_audit(part: Partition, entry: Audit) -> None:
+    refused = f"{entry.before} {entry.command}" if entry.refused else ""
+    await part.call(scripts.AUDIT, codec.encode(entry), refused, again=False)

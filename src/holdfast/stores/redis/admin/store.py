@@ -19,7 +19,6 @@ from holdfast.stores.redis.encoding import stage_timings
 from holdfast.stores.redis.partition import Partitions
 from holdfast.stores.redis.repair import doctor
 from holdfast.stores.redis.retention import prune, prune_audit
-from holdfast.stores.redis.tasks import writes
 
 
 class RedisAdmin:
@@ -74,7 +73,9 @@ class RedisAdmin:
         return await self._check()
 
     async def audit(self, entry: Audit) -> None:
-        await writes.audit(self._parts.of_task(entry.task_id) or self._parts.first, entry)
+        await audit_chain.write_audit(
+            self._parts.of_task(entry.task_id) or self._parts.first, entry
+        )
 
     async def seal(self, *, limit: int) -> int:
         return await audit_seal.seal(self._parts, limit)

@@ -413,3 +413,8 @@ def readable(task_id: str, found: Reply) -> Task | None:
 def loaded_task(task_id: str, found: Any) -> Task | None:
     """Return the task of a reply of load.lua."""
     return readable(task_id, by_name(found)) if found is not None else None
+
+
+def saves(task: Task) -> int:
+    """Return 1 if the task counts among the checkpoints of unsettled tasks, else 0."""
+    return int(task.last_completed >= 0 and not task.settled)

@@ -32,7 +32,7 @@ from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.client import pack
 from holdfast.stores.redis.encoding import record
 from holdfast.stores.redis.encoding.event_log import encode_events
-from holdfast.stores.redis.encoding.record import DEFAULTS
+from holdfast.stores.redis.encoding.record import DEFAULTS, saves
 
 DIGEST_CHARS = 32  # 128 bits tell two payloads apart
 
@@ -93,11 +93,6 @@ def packed_submission(submission: Submission) -> bytes:
 def packed_follows(submissions: Sequence[Submission]) -> list[msgspec.Raw] | None:
     """Pack the tasks that follow; None, as nearly always, if there are none."""
     return [msgspec.Raw(packed_submission(one)) for one in submissions] or None
-
-
-def saves(task: Task) -> int:
-    """Return 1 if the task counts among the checkpoints of unsettled tasks, else 0."""
-    return int(task.last_completed >= 0 and not task.settled)
 
 
 def as_text(task: Task, body: bytes) -> str:

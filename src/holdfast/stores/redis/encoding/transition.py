@@ -25,7 +25,8 @@ from holdfast.stores import codec
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.client import pack
 from holdfast.stores.redis.encoding import event_log, record
-from holdfast.stores.redis.encoding.submission import as_text, packed_follows, saves
+from holdfast.stores.redis.encoding.record import saves
+from holdfast.stores.redis.encoding.submission import as_text, packed_follows
 
 replace = msgspec.structs.replace
 

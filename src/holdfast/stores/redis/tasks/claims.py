@@ -1,18 +1,45 @@
-"""A claim over all partitions: who is asked, in which order, and what a repeat is given."""
+"""A claim over all partitions: who is asked, in which order, and what a repeat is given.
+
+`claim_from` claims on one of them.
+"""
 
 from __future__ import annotations
 
+import logging
+import secrets
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from holdfast.domain.errors import PartlyUnavailable, StoreError, StoreUnavailable
-from holdfast.ports import Claimed, Clock
-from holdfast.stores.redis.partition import Partition, Partitions, try_all
-from holdfast.stores.redis.tasks import writes
+from holdfast.domain.errors import (
+    PartlyUnavailable,
+    SerialisationError,
+    StoreError,
+    StoreUnavailable,
+)
+from holdfast.domain.task.placement import START, Place
+from holdfast.ports import Claimed, Clock, Switch
+from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import pack, unless_foreign
+from holdfast.stores.redis.encoding import claim as claiming
+from holdfast.stores.redis.encoding import submission
+from holdfast.stores.redis.partition import CLAIMS, Partition, Partitions, try_all
+from holdfast.stores.redis.repair.salvage import set_aside
 
 ASK_ALL_SECONDS = 5.0
+
+log = logging.getLogger("holdfast.stores.redis.verbs")
+
+_STARTS = pack({**START.to})
+
+
+class PartitionClaim(msgspec.Struct, frozen=True, kw_only=True):
+    worker: str
+    request: str
+    queues: Sequence[str]
+    lease_seconds: float
 
 
 class Claims:
@@ -26,7 +53,7 @@ class Claims:
         self._last.pop(worker, None)
         self._empty.pop(worker, None)
 
-    async def claim(self, asked: writes.PartitionClaim, limit: int) -> list[Claimed]:
+    async def claim(self, asked: PartitionClaim, limit: int) -> list[Claimed]:
         if self._empty.get(asked.worker) == asked.request:
             return []
         claimed = await self._given_before(asked) or await self._claim(asked, limit)
@@ -34,17 +61,17 @@ class Claims:
             self._empty[asked.worker] = asked.request
         return claimed
 
-    async def _given_before(self, asked: writes.PartitionClaim) -> list[Claimed]:
+    async def _given_before(self, asked: PartitionClaim) -> list[Claimed]:
         """Return what any of several partitions handed out to this request before."""
         repeated = self._last.get(asked.worker) == asked.request
         self._last[asked.worker] = asked.request
         if len(self._partitions) == 1 or not repeated:
             return []
         nothing_new = msgspec.structs.replace(asked, queues=())
-        found, _ = await try_all(writes.claim(p, nothing_new, limit=0) for p in self._partitions)
+        found, _ = await try_all(claim_from(p, nothing_new, limit=0) for p in self._partitions)
         return [one for some in found if not isinstance(some, StoreError) for one in some[0]]
 
-    async def _claim(self, asked: writes.PartitionClaim, limit: int) -> list[Claimed]:
+    async def _claim(self, asked: PartitionClaim, limit: int) -> list[Claimed]:
         claimed: list[Claimed] = []
         missed: StoreUnavailable | None = None
         got: Counter[Partition] = Counter()
@@ -52,7 +79,7 @@ class Claims:
             if len(claimed) >= limit:
                 break
             try:
-                more, got[part] = await writes.claim(
+                more, got[part] = await claim_from(
                     part,
                     msgspec.structs.replace(asked, queues=queues),
                     limit=limit - len(claimed),
@@ -66,9 +93,7 @@ class Claims:
             raise PartlyUnavailable(missed, claimed) if claimed else missed
         return claimed
 
-    async def _worth_asking(
-        self, asked: writes.PartitionClaim
-    ) -> list[tuple[Partition, Sequence[str]]]:
+    async def _worth_asking(self, asked: PartitionClaim) -> list[tuple[Partition, Sequence[str]]]:
         """Each queue in the partitions that have something in it, then the next queue."""
         if len(self._partitions) == 1:
             return [(self._partitions.first, asked.queues)]
@@ -77,10 +102,79 @@ class Claims:
         if now - self._asked_all_at > ASK_ALL_SECONDS:  # counts follow; the queues are the truth
             self._asked_all_at = now
             return [(part, [queue]) for queue in asked.queues for part in rotated]
-        found, _ = await try_all(writes.waiting(part, asked.queues) for part in rotated)
+        found, _ = await try_all(has_waiting(part, asked.queues) for part in rotated)
         return [
             (part, [queue])
             for n, queue in enumerate(asked.queues)
             for part, waiting in zip(rotated, found, strict=True)
             if not isinstance(waiting, StoreError) and waiting[n]
         ]
+
+
+async def claim_from(
+    part: Partition, asked: PartitionClaim, *, limit: int, got: int = 0
+) -> tuple[list[Claimed], int]:
+    """Claim tasks, and return them with how many this request has got here in all.
+
+    ``got`` is how many it has got already. A repeat gets all that it was given before, and nothing
+    new.
+    """
+    claimed: list[Claimed] = []
+    secret = secrets.token_hex(8)
+    while True:
+        wanted = max(0, min(limit - len(claimed), CLAIMS))
+        reply = claiming.ClaimReply(
+            *await part.write(
+                scripts.CLAIM,
+                asked.worker,
+                asked.request,
+                got,
+                wanted,
+                asked.lease_seconds,
+                secret,
+                part.terms.lock_seconds,
+                _STARTS,
+                *asked.queues,
+            )
+        )
+        lease = submission.ClaimLease(asked.worker, float(reply.lease_until), float(reply.wall))
+        claimed += await _readable(part, lease, reply.handed_out, reply.unreadable)
+        got, before = reply.upto, got
+        if reply.repeated is not None:
+            if got >= reply.repeated:
+                break
+        elif got - before < wanted or len(claimed) >= limit:
+            break
+    return claimed, got
+
+
+async def _readable(
+    part: Partition,
+    lease: submission.ClaimLease,
+    handed_out: Sequence[Any],
+    unreadable: list[bytes],
+) -> list[Claimed]:
+    claimed = []
+    for told in handed_out:
+        try:
+            if len(told) == claiming.FIRST_RUN:
+                claimed.append(submission.first_claimed_of(told, lease))
+            else:
+                claimed.append(claiming.claimed_of(told))
+        except SerialisationError as error:
+            unreadable.append(told[0])
+            log.error("%s", error)
+    if unreadable:
+        await set_aside(part, unreadable)
+    return claimed
+
+
+async def has_waiting(part: Partition, queues: Sequence[str]) -> list[bool]:
+    """Return for each queue whether a task is ready in it and may be claimed."""
+    counts = ("HMGET", part.keys("counts"), *(f"{queue} {Place.READY}" for queue in queues))
+    switches = ("HMGET", part.keys("switches"), *(f"{Switch.CLAIMING} {queue}" for queue in queues))
+    ready, off = map(unless_foreign, await part.client.many(part.keys, [counts, switches]))
+    return [
+        count is not None and int(count) > 0 and switch is None
+        for count, switch in zip(ready, off, strict=True)
+    ]

@@ -28,8 +28,7 @@ from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.client import by_name, pack, unless_foreign
 from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf
 from holdfast.stores.redis.encoding import plan_trigger_hash, submission
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.tasks.writes import all_at_once, unless_failed
+from holdfast.stores.redis.partition import Partition, all_at_once, unless_failed
 
 CHANGES = 16  # of one script
 SUBMITS = 50  # of one script, but for a change that alone has more
