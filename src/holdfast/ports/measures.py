@@ -41,6 +41,12 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     def count(self) -> int:
         return sum(self.counts)
 
+    def plus(self, other: Timings) -> Timings:
+        """Return both together; they are of one stage and outcome."""
+        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
+        total = self.total_seconds + other.total_seconds
+        return msgspec.structs.replace(self, counts=counts, total_seconds=total)
+
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Suspended tasks of one cause."""

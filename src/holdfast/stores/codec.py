@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.domain.audit import Audit
-from holdfast.domain.errors import SerialisationError
+from holdfast.domain.errors import InvalidInput, SerialisationError
 from holdfast.domain.plan.plan import Plan, PlanTasks
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import events as ev
@@ -86,6 +86,15 @@ def or_none(decode: Callable[[S], T], body: S) -> T | None:
     except SerialisationError as error:
         log.warning("%s", error)
         return None
+
+
+def read_plan_cursor(cursor: str) -> tuple[float, str]:
+    """Return when the last plan of a page was made, and its id."""
+    created_at, _, plan_id = cursor.partition(" ")
+    try:
+        return float(created_at), plan_id
+    except ValueError:
+        raise InvalidInput(f"{cursor!r} is not a cursor of plans") from None
 
 
 def peek_at(task: Task, result: bytes | None) -> Peek:

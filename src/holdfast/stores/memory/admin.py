@@ -128,7 +128,7 @@ class MemoryAdmin:
             for new in batch:
                 whose = (new.type, new.stage, new.outcome)
                 there = self._state.timings.get(whose)
-                self._state.timings[whose] = new if there is None else _sum(there, new)
+                self._state.timings[whose] = new if there is None else there.plus(new)
 
     # -- switches
 
@@ -186,13 +186,3 @@ class MemoryAdmin:
                 links=links,
                 base_at=self._state.base_at,
             )
-
-
-def _sum(one: Timings, other: Timings) -> Timings:
-    return Timings(
-        type=one.type,
-        stage=one.stage,
-        outcome=one.outcome,
-        counts=tuple(a + b for a, b in zip(one.counts, other.counts, strict=True)),
-        total_seconds=one.total_seconds + other.total_seconds,
-    )

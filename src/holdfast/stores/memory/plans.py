@@ -9,7 +9,6 @@ from itertools import takewhile
 from msgspec.structs import replace
 
 from holdfast.domain import names
-from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import (
     WAITING,
@@ -170,7 +169,7 @@ class MemoryPlans:
     async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage:
-        before = None if cursor is None else _mark_in(cursor)
+        before = None if cursor is None else codec.read_plan_cursor(cursor)
         with self._lock:
             plans = sorted((s.plan for s in self._state.plans.values()), key=_mark, reverse=True)
             found = [
@@ -211,14 +210,6 @@ def _mark(plan: Plan) -> tuple[float, str]:
 
 def _written(plan: Plan) -> str:
     return f"{plan.created_at!r} {plan.id}"
-
-
-def _mark_in(cursor: str) -> tuple[float, str]:
-    created_at, _, plan_id = cursor.partition(" ")
-    try:
-        return float(created_at), plan_id
-    except ValueError:
-        raise InvalidInput(f"{cursor!r} is not a cursor of plans") from None
 
 
 def _faults(shelf: PlanShelf) -> list[str]:

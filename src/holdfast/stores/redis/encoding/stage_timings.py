@@ -59,15 +59,5 @@ def merge_timings(timings: Iterable[Timings]) -> tuple[Timings, ...]:
     all_of: dict[tuple[str, str, str], Timings] = {}
     for one in timings:
         of = one.type, one.stage, one.outcome
-        all_of[of] = _add_timing(all_of[of], one) if of in all_of else one
+        all_of[of] = all_of[of].plus(one) if of in all_of else one
     return tuple(all_of.values())
-
-
-def _add_timing(one: Timings, other: Timings) -> Timings:
-    return Timings(
-        type=one.type,
-        stage=one.stage,
-        outcome=one.outcome,
-        counts=tuple(a + b for a, b in zip(one.counts, other.counts, strict=True)),
-        total_seconds=one.total_seconds + other.total_seconds,
-    )

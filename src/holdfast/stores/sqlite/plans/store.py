@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any
 
 from holdfast.domain import names
-from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import Member, Plan, PlanChange, PlanOutcome, PlanStatus, PlanTasks
 from holdfast.ports import DuePlans, PlanPage
@@ -87,7 +86,7 @@ class SqlitePlans:
     async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage:
-        before = TOP if cursor is None else _mark_in(cursor)
+        before = TOP if cursor is None else codec.read_plan_cursor(cursor)
         read = partial(find, statuses=statuses, limit=limit, before=before)
         return await self._door().readers.do(read)
 
@@ -143,11 +142,3 @@ def _newest(look: ReadView, statuses: set[PlanStatus], before: Mark, limit: int)
 def _page_cursor(row: Any) -> str:
     created_at, plan_id, *_ = row
     return f"{created_at!r} {plan_id}"
-
-
-def _mark_in(cursor: str) -> Mark:
-    created_at, _, plan_id = cursor.partition(" ")
-    try:
-        return float(created_at), plan_id
-    except ValueError:
-        raise InvalidInput(f"{cursor!r} is not a cursor of plans") from None
