@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
@@ -77,9 +77,6 @@ class Rates:
             if roll < 0:
                 return fault
         return None
-
-    def without_crashes(self) -> Rates:
-        return replace(self, crash_before=0.0, crash_after=0.0)
 
 
 class FaultyLine:

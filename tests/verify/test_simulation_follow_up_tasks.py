@@ -8,7 +8,7 @@ from holdfast.domain.task.transition import Submission
 from holdfast.stores.memory.state import MemoryState
 from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.plans.follow_up_tasks import followed as followed_plan
 from holdfast.testing.contract.plans.follow_up_tasks import is_paused
@@ -21,7 +21,7 @@ class World:
     def __init__(self) -> None:
         self.book, clock = WorldBook(stop=lambda: None), ManualClock()
         self.store = WatchedStore(clock, self.book)
-        self.driver, self.plans = StoreDriver(self.store, clock), PlanDriver(self.store, clock)
+        self.driver, self.plans = StoreDriver(self.store, clock), PlanStoreDriver(self.store, clock)
 
     @property
     def broken(self) -> str | None:

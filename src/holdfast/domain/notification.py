@@ -81,8 +81,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     data: msgspec.Raw
 
 
-class Telling(msgspec.Struct, frozen=True):
-    """One thing to tell, and to whom."""
+class Notification(msgspec.Struct, frozen=True):
+    """A notification to send: the event, and the address that receives it."""
 
     to: str
     event: ev.Event | pe.PlanEvent
@@ -95,7 +95,7 @@ def name_of(event: ev.Event | pe.PlanEvent) -> str:
     return pe.name_of(event) if isinstance(event, pe.PlanEvent) else ev.name_of(event)
 
 
-def of_task(transition: Transition, hooks: Sequence[Hook]) -> Iterator[Telling]:
+def of_task(transition: Transition, hooks: Sequence[Hook]) -> Iterator[Notification]:
     task = transition.after
     if task.type.startswith(OWN):
         return
@@ -104,16 +104,16 @@ def of_task(transition: Transition, hooks: Sequence[Hook]) -> Iterator[Telling]:
             if isinstance(event, OUTCOMES):
                 is_chat = task.callback.startswith(f"{TELEGRAM}:")
                 to = TELEGRAM if is_chat else CALLBACK
-                yield Telling(to, event, task.callback, result=True)
+                yield Notification(to, event, task.callback, result=True)
                 break
     for hook in hooks:
         for event in transition.events:
             if hook.wants(ev.name_of(event), task):
-                yield Telling(f"{HOOK}{hook.name}", event, result=hook.results)
+                yield Notification(f"{HOOK}{hook.name}", event, result=hook.results)
 
 
-def of_plan(change: PlanChange, hooks: Sequence[Hook]) -> Iterator[Telling]:
+def of_plan(change: PlanChange, hooks: Sequence[Hook]) -> Iterator[Notification]:
     for hook in hooks:
         for event in change.events:
             if hook.wants(pe.name_of(event)):
-                yield Telling(f"{HOOK}{hook.name}", event)
+                yield Notification(f"{HOOK}{hook.name}", event)

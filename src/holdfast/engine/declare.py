@@ -19,7 +19,7 @@ from typing import (
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
-from holdfast.engine import definitions, signatures
+from holdfast.engine import definitions, stage_functions
 from holdfast.engine.triggers.declared_triggers import Timed
 from holdfast.registry import StageDef, TaskType, UndoDef
 from holdfast.runtime.context import Context
@@ -211,9 +211,9 @@ class Stage(Generic[P, R]):
         if self._defined.undo is not None:
             raise DeclarationError(f"stage {self.name!r} has two undo functions")
         takes_payload, hints = definitions.takes_payload(call), definitions.hints_of(call)
-        signatures.check_context(call, hints)
+        stage_functions.check_context(call, hints)
         if takes_payload and self._of is not None:
-            signatures.check_payload(call, hints, self._of.payload.declared, self._of.name)
+            stage_functions.check_payload(call, hints, self._of.payload.declared, self._of.name)
         self._defined.undo = UndoDef(call, inspect.iscoroutinefunction(call), takes_payload)
         return call
 
@@ -319,6 +319,6 @@ class Workflow(Submittable[P, R]):
         )
         if defined.takes_payload:
             declared, hints = self.declared, definitions.hints_of(call)
-            signatures.check_payload(call, hints, declared.payload.declared, declared.name)
+            stage_functions.check_payload(call, hints, declared.payload.declared, declared.name)
         self.declared.add(defined)
         return (AsyncStage if defined.is_async else SyncStage)(defined, self.declared)

@@ -12,7 +12,7 @@ from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.checkpoint import DEFAULT, RESTART, SUSPEND, Policy
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
-from holdfast.engine import signatures
+from holdfast.engine import stage_functions
 from holdfast.registry import StageDef, TaskType
 from holdfast.settings import Settings
 
@@ -79,7 +79,7 @@ def define_stage(
 ) -> StageDef:
     has_payload = takes_payload(call)
     hints = hints_of(call)
-    signatures.check_context(call, hints)
+    stage_functions.check_context(call, hints)
     returned = hints.get("return", Any)
     name = name or _name_of(call)
     result: Codec[Any] = Codec(

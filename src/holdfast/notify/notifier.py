@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import new_id
 from holdfast.domain import notification
-from holdfast.domain.notification import Delivery, Hook, Telling
+from holdfast.domain.notification import Delivery, Hook, Notification
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import PlanChange, PlanOutcome
 from holdfast.domain.redaction import Redactor
@@ -104,7 +104,7 @@ class Notifier:
         return await self.notify(to, notification.PROBE, now, {"hook": hook.name})
 
     def _delivery(
-        self, task_id: str, one: Telling, data: dict[str, Any], trace_id: str | None = None
+        self, task_id: str, one: Notification, data: dict[str, Any], trace_id: str | None = None
     ) -> Submission:
         event = notification.name_of(one.event)
         payload = self._payload(
@@ -132,7 +132,7 @@ class Notifier:
 
     # -- the data of a delivery
 
-    def _task_data(self, transition: Transition, one: Telling) -> dict[str, Any]:
+    def _task_data(self, transition: Transition, one: Notification) -> dict[str, Any]:
         task, hide = transition.after, self._hide
         facts = event_view(cast(Event, one.event), hide)
         told = {
@@ -159,7 +159,7 @@ class Notifier:
         hide = self._hide_declared if callback else self._hide
         return {"result": None if result is None else hide.body(result)}
 
-    def _plan_data(self, change: PlanChange, one: Telling) -> dict[str, Any]:
+    def _plan_data(self, change: PlanChange, one: Notification) -> dict[str, Any]:
         plan, facts = change.after, plan_event_view(cast(PlanEvent, one.event), self._hide)
         return {
             "planId": plan.id,

@@ -8,7 +8,7 @@ from holdfast.domain.trigger.trigger import TriggerStatus
 from holdfast.ports import Clock, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from holdfast.testing.contract.plans import PlanStoreContract
@@ -36,8 +36,8 @@ def store(clock: ManualClock) -> MemoryStore:
 
 
 @pytest.fixture
-def plans(store: MemoryStore, clock: ManualClock) -> PlanDriver:
-    return PlanDriver(store, clock)
+def plans(store: MemoryStore, clock: ManualClock) -> PlanStoreDriver:
+    return PlanStoreDriver(store, clock)
 
 
 async def found(store: MemoryStore) -> str:
@@ -64,7 +64,7 @@ async def test_the_doctor_finds_a_trigger_that_does_not_agree_with_itself(
 
 
 async def test_the_doctor_finds_a_plan_whose_counts_are_not_those_of_its_members(
-    store: MemoryStore, plans: PlanDriver
+    store: MemoryStore, plans: PlanStoreDriver
 ) -> None:
     plan = await plans.drive(await plans.driven(waves=(1, 4)), moves={0: ADMITTED, 2: ADMITTED})
     assert not await store.admin.doctor(fix=False, limit=10)
@@ -74,7 +74,7 @@ async def test_the_doctor_finds_a_plan_whose_counts_are_not_those_of_its_members
 
 
 async def test_the_doctor_finds_a_leased_plan_that_nobody_would_take_over(
-    store: MemoryStore, plans: PlanDriver
+    store: MemoryStore, plans: PlanStoreDriver
 ) -> None:
     plan = await plans.driven()
     assert plan.lease is not None
@@ -84,7 +84,7 @@ async def test_the_doctor_finds_a_leased_plan_that_nobody_would_take_over(
 
 
 async def test_the_doctor_finds_a_settled_plan_that_somebody_would_look_at(
-    store: MemoryStore, plans: PlanDriver
+    store: MemoryStore, plans: PlanStoreDriver
 ) -> None:
     plan = await plans.drive(await plans.driven(), status=PlanStatus.COMPLETED)
     store.plans._state.plans[plan.id].due = 0.0

@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.errors import SerialisationError
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.support.sqlite.sqlite_files import ask, opened
@@ -35,7 +35,7 @@ async def store(path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
     async with opened(path, clock) as store:
         triggers, plans = (
             TriggerDriver(store, clock, StoreDriver(store, clock)),
-            PlanDriver(store, clock),
+            PlanStoreDriver(store, clock),
         )
         await triggers.end(await triggers.save("ended", tenant="t"))
         await triggers.take(await triggers.save("leased"))
@@ -123,13 +123,13 @@ async def test_the_counts_of_a_driven_plan_are_left_to_its_driver(
     mended = {f.says.split()[1]: f.mended for f in await store.admin.doctor(fix=True, limit=LIMIT)}
     assert mended == {"driven": False, "settled": True}
     clock.advance(LEASE_SECONDS)
-    assert "driven" in await PlanDriver(store, clock).claim_ids()
+    assert "driven" in await PlanStoreDriver(store, clock).claim_ids()
 
 
 async def test_an_unreadable_plan_does_not_stop_its_neighbours(
     store: SqliteStore, path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plans = PlanDriver(store, clock)
+    plans = PlanStoreDriver(store, clock)
     bad = await plans.ready("bad")
     await plans.ready("good")
     ask(path, "UPDATE plans SET body = '{' WHERE id = 'bad'")

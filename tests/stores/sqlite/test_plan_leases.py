@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.domain.plan.plan import PlanNext
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
 from tests.support.sqlite.sqlite_files import ask, opened
 
@@ -23,9 +23,9 @@ def clock() -> ManualClock:
 
 async def test_a_lease_of_an_earlier_start_has_lapsed(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock, boot_id="b-1") as store:
-        before = await PlanDriver(store, clock).driven()
+        before = await PlanStoreDriver(store, clock).driven()
     async with opened(path, clock, boot_id="b-2") as store:
-        plans = PlanDriver(store, clock)
+        plans = PlanStoreDriver(store, clock)
         after = await plans.take("d-2")
         assert after.fence > before.fence
         assert await plans.next_seconds() == LEASE_SECONDS
@@ -37,16 +37,16 @@ async def test_a_lease_renewed_after_a_restart_counts_from_then(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock, boot_id="b-1") as store:
-        plan = await PlanDriver(store, clock).driven()
+        plan = await PlanStoreDriver(store, clock).driven()
     async with opened(path, clock, boot_id="b-2") as store:
-        plans = PlanDriver(store, clock)
+        plans = PlanStoreDriver(store, clock)
         assert await plans.renew(plan)
         assert await plans.next_seconds() == LEASE_SECONDS
 
 
 async def test_fences_rise_though_numbers_were_lost(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
-        plans = PlanDriver(store, clock)
+        plans = PlanStoreDriver(store, clock)
         before = await plans.driven()
         ask(path, "UPDATE sequences SET fence = 0")
         clock.advance(LEASE_SECONDS)
@@ -55,7 +55,7 @@ async def test_fences_rise_though_numbers_were_lost(path: Path, clock: ManualClo
 
 async def test_to_hand_a_plan_out_leaves_its_record_alone(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
-        plans = PlanDriver(store, clock)
+        plans = PlanStoreDriver(store, clock)
         plan = await plans.ready()
         (before,) = ask(path, "SELECT version, body FROM plans")
         held = await plans.take()
@@ -67,7 +67,7 @@ async def test_to_hand_a_plan_out_leaves_its_record_alone(path: Path, clock: Man
 
 async def test_ten_thousand_members_move_in_one_write(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
-        plans = PlanDriver(store, clock)
+        plans = PlanStoreDriver(store, clock)
         plan = await plans.driven(size=10_000)
         moves = dict.fromkeys(range(10_000), ADMITTED)
         await plans.drive(plan, moves=moves, next=PlanNext.LOOK)
@@ -76,7 +76,7 @@ async def test_ten_thousand_members_move_in_one_write(path: Path, clock: ManualC
 
 async def test_nothing_of_a_pruned_plan_is_left(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
-        plans = PlanDriver(store, clock)
+        plans = PlanStoreDriver(store, clock)
         plan = await plans.driven(keep_seconds=0.0)
         await plans.commit(
             await plans.decided(

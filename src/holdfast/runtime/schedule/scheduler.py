@@ -35,7 +35,7 @@ from holdfast.ports import Clock, Store, Topic, WorkerInfo
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry, TaskType
 from holdfast.runtime import new_task
-from holdfast.runtime.deadlines import deadline, sleep
+from holdfast.runtime.deadlines import back_off, deadline, sleep
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.services.patrol import Patrol
 from holdfast.runtime.store_outages import StoreOutages
@@ -49,7 +49,6 @@ WRITE_SECONDS = 20.0  # a write that is tried for longer may find its lease laps
 PART_SECONDS = 2.0  # for a part of the store that is away
 IDLE_SECONDS = 30.0  # fire times are wall times: a clock that was set is noticed by then
 LEAST_SECONDS = 0.02  # between two looks that find nothing
-TRY_AGAIN_SECONDS = (0.05, 1.0)
 LEAVE_SECONDS = (1.5, 5.0)  # longer than a trigger that is left to others is put off
 STOP_SECONDS = 2.0  # for what is in hand
 
@@ -104,7 +103,7 @@ class Scheduler:
             except StoreError as error:
                 self._outages.note(error)
                 tries += 1
-                await self._pause(tries)
+                await back_off(self._clock, self._chance, tries)
                 continue
             if self._leaves_some:
                 await self._let_others_claim()
@@ -296,7 +295,7 @@ class Scheduler:
             except StoreError as error:
                 self._outages.note(error)
             tries += 1
-            await self._pause(tries)
+            await back_off(self._clock, self._chance, tries)
             if self._clock.steady() >= give_up_at:
                 return [None] * len(changes)
 
@@ -305,16 +304,11 @@ class Scheduler:
     ) -> Sequence[Answer | None]:
         """Write again what a part of the store has not answered for, apart from the others."""
         missing = [n for n, answer in enumerate(answers) if isinstance(answer, StoreError)]
-        await self._pause(1)
+        await back_off(self._clock, self._chance, 1)
         again = await self._write([changes[n] for n in missing], give_up_at)
         merged: dict[int, Answer | None] = dict(enumerate(answers))
         merged |= dict(zip(missing, again, strict=True))
         return list(merged.values())
-
-    async def _pause(self, tries: int) -> None:
-        least, most = TRY_AGAIN_SECONDS
-        wait = min(most, least * 2 ** min(tries, 10))
-        await sleep(self._clock, wait * (0.5 + self._chance.random() / 2))
 
 
 def _is_ours(trigger: Trigger, ours: Iterable[str]) -> bool:

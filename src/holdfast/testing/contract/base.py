@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from holdfast.ports import Clock, Store
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.drivers.switch_driver import SwitchDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
@@ -25,7 +25,7 @@ class Contract(ABC):
     clock: ManualClock
     store: Store
     driver: StoreDriver
-    plans: PlanDriver
+    plans: PlanStoreDriver
     switches: SwitchDriver
     triggers: TriggerDriver
 
@@ -38,7 +38,7 @@ class Contract(ABC):
         clock = self.clock = ManualClock()
         store = self.store = await self.open(clock)
         self.driver = StoreDriver(store, clock)
-        self.plans, self.switches = PlanDriver(store, clock), SwitchDriver(store, clock)
+        self.plans, self.switches = PlanStoreDriver(store, clock), SwitchDriver(store, clock)
         self.triggers = TriggerDriver(store, clock, self.driver)
         try:
             yield

@@ -9,7 +9,7 @@ from holdfast.ports import Switch, Timings
 from holdfast.stores.redis.client import checks
 from holdfast.stores.redis.keys import TEMPLATES, TYPES
 from holdfast.stores.redis.views.walks import kind_of
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import ASKER
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.support.redis.redis_stores import Bench, benched
@@ -98,7 +98,7 @@ async def operate(bench: Bench) -> None:
 
 async def live_in_time(bench: Bench) -> None:
     triggers = TriggerDriver(bench.store, bench.clock, bench.driver)
-    plans = PlanDriver(bench.store, bench.clock)
+    plans = PlanStoreDriver(bench.store, bench.clock)
     await triggers.fire(await triggers.take(await triggers.save_due()))
     await triggers.end(await triggers.save_due())
     await triggers.take(await triggers.save_due(declared=True))

@@ -23,7 +23,7 @@ from holdfast.ports import Filter, Kept
 from holdfast.stores.redis.encoding.record import day
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.support.redis.redis_servers import StartRedis
@@ -154,7 +154,7 @@ async def look(driver: StoreDriver) -> None:
 async def schedule(driver: StoreDriver) -> None:
     """Triggers and plans."""
     triggers = TriggerDriver(driver.store, driver.clock, driver)
-    plans = PlanDriver(driver.store, driver.clock)
+    plans = PlanStoreDriver(driver.store, driver.clock)
     await triggers.fire(await triggers.take(await triggers.save_due("a")))
     await driver.complete(await driver.take())
     await triggers.end(await triggers.save("b"))

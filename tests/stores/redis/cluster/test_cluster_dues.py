@@ -13,7 +13,7 @@ from holdfast.ports import Kept
 from holdfast.stores.redis.due_merge import AWAY_SECONDS
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.support.redis.redis_stores import on_partitions, partitioned_cluster
@@ -27,7 +27,7 @@ class Both:
     def __init__(self, store: RedisStore, clock: ManualClock) -> None:
         self.store, self.clock, self.driver = store, clock, StoreDriver(store, clock)
         self.triggers = TriggerDriver(store, clock, self.driver)
-        self.plans = PlanDriver(store, clock)
+        self.plans = PlanStoreDriver(store, clock)
 
 
 @pytest.fixture(scope="module")

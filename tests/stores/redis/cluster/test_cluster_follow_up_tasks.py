@@ -10,7 +10,7 @@ from holdfast.domain.task.state import Command
 from holdfast.ports import Clock, Filter, Store
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.plan_driver import PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver
 from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
 from holdfast.testing.contract.plans.follow_up_tasks import follower as follower_of
@@ -82,7 +82,7 @@ async def test_a_follower_lives_where_its_task_does(driver: StoreDriver) -> None
 
 
 async def test_a_follower_lives_where_its_plan_does(driver: StoreDriver) -> None:
-    plans = PlanDriver(driver.store, driver.clock)
+    plans = PlanStoreDriver(driver.store, driver.clock)
     made = []
     for _ in range(30):
         plan = await plans.ready()
@@ -104,7 +104,7 @@ async def test_a_follower_that_lives_elsewhere_is_refused(driver: StoreDriver) -
         with pytest.raises(InvalidInput, match="follower"):
             await driver.apply(replace(driver.asked(Command.CANCEL, task), follows=(away,)))
     assert await driver.load(task.id) == task
-    plans = PlanDriver(driver.store, driver.clock)
+    plans = PlanStoreDriver(driver.store, driver.clock)
     plan = await plans.ready()
     away = driver.renamed(good, elsewhere(follower_of(driver, plan).task.id))
     with pytest.raises(InvalidInput, match="partition"):

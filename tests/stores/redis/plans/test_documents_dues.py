@@ -10,7 +10,7 @@ from holdfast.domain.plan.plan import WAITING, PlanStatus
 from holdfast.domain.trigger.schedule import Cron, Every, Once, Schedule
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.stores.redis.encoding.record import from_iso
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanStoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver, json
 from tests.support.redis.redis_stores import Bench, benched
 from verify.servers import RedisServer
@@ -40,8 +40,8 @@ def triggers(bench: Bench) -> TriggerDriver:
 
 
 @pytest.fixture
-def plans(bench: Bench) -> PlanDriver:
-    return PlanDriver(bench.store, bench.clock)
+def plans(bench: Bench) -> PlanStoreDriver:
+    return PlanStoreDriver(bench.store, bench.clock)
 
 
 # -- T2
@@ -130,7 +130,9 @@ async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerDri
 # -- P4
 
 
-async def test_a_plan_is_a_hash_with_the_documents_fields(bench: Bench, plans: PlanDriver) -> None:
+async def test_a_plan_is_a_hash_with_the_documents_fields(
+    bench: Bench, plans: PlanStoreDriver
+) -> None:
     plan = await plans.driven(name="p", max_concurrency=5)
     plan = await plans.drive(plan, progress=0.25)
     record = bench.ask("HGETALL", "plan:p")
@@ -143,7 +145,7 @@ async def test_a_plan_is_a_hash_with_the_documents_fields(bench: Bench, plans: P
     assert from_iso(record["createdAt"]) == plan.created_at
 
 
-async def test_the_tasks_that_have_a_slot_are_named(bench: Bench, plans: PlanDriver) -> None:
+async def test_the_tasks_that_have_a_slot_are_named(bench: Bench, plans: PlanStoreDriver) -> None:
     plan = await plans.driven(name="p")
     plan = await plans.drive(plan, moves={0: ADMITTED, 1: ADMITTED, 3: ADMITTED})
     assert bench.ask("ZRANGE", "plan:p:admitted", 0, -1) == ["p.task-0", "p.task-1", "p.task-3"]
@@ -156,7 +158,7 @@ async def test_the_tasks_that_have_a_slot_are_named(bench: Bench, plans: PlanDri
 
 
 async def test_a_plan_that_has_settled_expires_and_no_other(
-    bench: Bench, plans: PlanDriver
+    bench: Bench, plans: PlanStoreDriver
 ) -> None:
     def left() -> set[int]:
         return {int(bench.ask("TTL", name)) for name in OF_A_PLAN}
@@ -170,7 +172,9 @@ async def test_a_plan_that_has_settled_expires_and_no_other(
     assert bench.ask("ZRANGE", "plans:settled", 0, -1) == []
 
 
-async def test_what_the_server_let_go_of_a_plan_is_swept(bench: Bench, plans: PlanDriver) -> None:
+async def test_what_the_server_let_go_of_a_plan_is_swept(
+    bench: Bench, plans: PlanStoreDriver
+) -> None:
     await plans.settled(name="p")
     for name in OF_A_PLAN:
         bench.ask("DEL", name)
@@ -182,7 +186,7 @@ async def test_what_the_server_let_go_of_a_plan_is_swept(bench: Bench, plans: Pl
 
 
 async def test_a_plan_made_anew_under_an_old_name_is_listed_once_and_not_swept(
-    bench: Bench, plans: PlanDriver
+    bench: Bench, plans: PlanStoreDriver
 ) -> None:
     await plans.settled(name="p", keep_seconds=1)
     for name in OF_A_PLAN:

@@ -11,7 +11,7 @@ from holdfast.domain.trigger.trigger import Changed, NoRoom, TriggerStatus
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import plan_trigger_hash
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanStoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from tests.stores.redis.client.test_full import LARGE, fill
 from tests.support.redis.redis_servers import StartRedis
@@ -26,14 +26,14 @@ class Dues(Bench):
     """With a scheduler's and a driver's hands."""
 
     triggers: TriggerDriver
-    plans: PlanDriver
+    plans: PlanStoreDriver
 
 
 def with_driver(bench: Bench) -> Dues:
     bench.__class__ = Dues
     assert isinstance(bench, Dues)
     bench.triggers = TriggerDriver(bench.store, bench.clock, bench.driver)
-    bench.plans = PlanDriver(bench.store, bench.clock)
+    bench.plans = PlanStoreDriver(bench.store, bench.clock)
     return bench
 
 

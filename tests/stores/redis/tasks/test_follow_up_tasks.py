@@ -15,7 +15,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import submission
 from holdfast.stores.redis.encoding.transition import packed_transition
 from holdfast.stores.redis.partition import MOVES
-from holdfast.testing.contract.drivers.plan_driver import PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS
 from holdfast.testing.contract.plans.follow_up_tasks import follower as follower_of
 from holdfast.testing.contract.tasks.follow_up_tasks import completes, followed, is_cancelled, there
@@ -39,7 +39,7 @@ async def test_a_queue_that_cannot_be_used_holds_nothing_up(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The work is done and must be written; what follows is found again when the key is free."""
-    driver, plans = bench.driver, PlanDriver(bench.store, bench.clock)
+    driver, plans = bench.driver, PlanStoreDriver(bench.store, bench.clock)
     bench.ask("SET", QUEUE, "foreign")
     transition = followed(driver, await completes(driver))
     plan = await plans.driven()
@@ -57,7 +57,7 @@ async def test_a_queue_that_cannot_be_used_holds_nothing_up(
 
 
 async def test_a_key_that_cannot_be_read_is_met_before_anything_is_written(bench: Bench) -> None:
-    driver, plans = bench.driver, PlanDriver(bench.store, bench.clock)
+    driver, plans = bench.driver, PlanStoreDriver(bench.store, bench.clock)
     bench.ask("HSET", "key:|k", "of", "another program")
     transition = followed(driver, await is_cancelled(driver), key="k")
     before = await driver.detail(transition.before)

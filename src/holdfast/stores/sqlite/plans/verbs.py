@@ -19,7 +19,7 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, Topic
-from holdfast.stores.sqlite.leases import lease_end, next_seconds
+from holdfast.stores.sqlite.plan_trigger_leases import lease_end, next_seconds
 from holdfast.stores.sqlite.plans.rows import PlanLease, columns_of, plan_of, readable
 from holdfast.stores.sqlite.tasks import queue
 from holdfast.stores.sqlite.transaction import Txn, listed

@@ -22,7 +22,7 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.sqlite.file.opened import Door
 from holdfast.stores.sqlite.file.readers import ReadView
-from holdfast.stores.sqlite.leases import AsOf
+from holdfast.stores.sqlite.plan_trigger_leases import AsOf
 from holdfast.stores.sqlite.triggers import firing, verbs
 from holdfast.stores.sqlite.triggers.rows import readable, trigger_of
 from holdfast.stores.sqlite.triggers.verbs import Lent

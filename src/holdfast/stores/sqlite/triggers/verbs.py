@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.domain.trigger.trigger import LEASE, Trigger
 from holdfast.ports import DueTriggers, Topic
-from holdfast.stores.sqlite.leases import Until, lease_end, next_seconds
+from holdfast.stores.sqlite.plan_trigger_leases import Until, lease_end, next_seconds
 from holdfast.stores.sqlite.transaction import Txn, listed
 from holdfast.stores.sqlite.triggers.rows import body_of, columns_of, readable
 

@@ -35,7 +35,7 @@ COMPLETED = Member(MemberState.COMPLETED, 3)
 FAILED = Member(MemberState.FAILED, 4)
 
 
-class PlanDriver:
+class PlanStoreDriver:
     def __init__(self, store: Store, clock: ManualClock) -> None:
         self.store, self.clock, self.port = store, clock, store.plans
         self._numbers = count(1)

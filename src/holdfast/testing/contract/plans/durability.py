@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from holdfast.domain.plan.plan import PlanApplied
 from holdfast.ports import Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
 from holdfast.testing.contract.tasks.signals import waiting
 
@@ -18,9 +18,9 @@ class PlanDurability(Contract):
     """``open`` is called more than once in a test and must open the same data each time."""
 
     @asynccontextmanager
-    async def _beside(self) -> AsyncIterator[PlanDriver]:
+    async def _beside(self) -> AsyncIterator[PlanStoreDriver]:
         async with self.open_again() as store:
-            yield PlanDriver(store, self.clock)
+            yield PlanStoreDriver(store, self.clock)
 
     async def test_plans_are_there_again_after_a_restart(self) -> None:
         settled = await self.plans.settled(keep_seconds=50)

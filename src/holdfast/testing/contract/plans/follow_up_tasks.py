@@ -14,28 +14,28 @@ from holdfast.domain.plan.plan import Plan, PlanChange, PlanNext, PlanStatus
 from holdfast.domain.task.transition import Submission
 from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanDriver
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver, patience
 from holdfast.testing.contract.tasks.follow_up_tasks import there
 from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
 
-Decide = Callable[[PlanDriver], Awaitable[PlanChange]]
+Decide = Callable[[PlanStoreDriver], Awaitable[PlanChange]]
 
 
-async def goes_on(plans: PlanDriver) -> PlanChange:
+async def goes_on(plans: PlanStoreDriver) -> PlanChange:
     return await plans.decided(await plans.driven(), moves={0: ADMITTED})
 
 
-async def halts(plans: PlanDriver) -> PlanChange:
+async def halts(plans: PlanStoreDriver) -> PlanChange:
     plan = await plans.driven()
     return await plans.decided(plan, status=PlanStatus.HALTED, next=PlanNext.REST)
 
 
-async def completes(plans: PlanDriver) -> PlanChange:
+async def completes(plans: PlanStoreDriver) -> PlanChange:
     return await plans.decided(await plans.driven(), status=PlanStatus.COMPLETED)
 
 
-async def is_paused(plans: PlanDriver) -> PlanChange:
+async def is_paused(plans: PlanStoreDriver) -> PlanChange:
     plan = await plans.driven()
     audit = plans.audit(plan, "pause")
     return await plans.asked(plan, status=PlanStatus.PAUSED, next=PlanNext.REST, audit=audit)
