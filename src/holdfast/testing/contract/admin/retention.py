@@ -79,19 +79,11 @@ class Retention(Contract):
 
     @pytest.mark.parametrize("kind", list(Kept))
     async def test_nothing_unsettled_is_ever_trimmed(self, kind: Kept) -> None:
-        await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(keep_seconds=0, key="f"))
-        )
-        await pause(
-            self.driver, await self.driver.finish_stage(await self.driver.start(keep_seconds=0))
-        )
-        await self.driver.fail(
-            await self.driver.finish_stage(await self.driver.start(keep_seconds=0))
-        )
-        rolling = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(keep_seconds=0))
-        )
-        await self.driver.finish_stage(await self.driver.start(tenant="t", keep_seconds=0))
+        await self.driver.suspend(await self.driver.start_past_stage(keep_seconds=0, key="f"))
+        await pause(self.driver, await self.driver.start_past_stage(keep_seconds=0))
+        await self.driver.fail(await self.driver.start_past_stage(keep_seconds=0))
+        rolling = await self.driver.suspend(await self.driver.start_past_stage(keep_seconds=0))
+        await self.driver.start_past_stage(tenant="t", keep_seconds=0)
         await self.driver.ask(Command.ROLLBACK, rolling)
         await self.driver.submit_many(2, tenant="t", keep_seconds=0)
         await self.driver.submit(held=True, keep_seconds=0)
@@ -132,7 +124,7 @@ class Retention(Contract):
         assert await self.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_told_to_nothing_unsettled_goes_all_the_same(self) -> None:
-        await self.driver.suspend(await self.driver.finish_stage(await self.driver.start()))
+        await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.submit_many(2, tenant="t")
         before = (await self.store.views.find(Filter(), limit=100)).tasks
         self.clock.advance(400 * A_DAY)
@@ -196,12 +188,8 @@ class Tombstones(Contract):
 
 class OtherKinds(Contract):
     async def test_checkpoints_of_settled_tasks_go_by_age(self) -> None:
-        failed = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start())
-        )
-        settled = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start())
-        )
+        failed = await self.driver.suspend(await self.driver.start_past_stage())
+        settled = await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.ask(Command.DISCARD, settled)
         self.clock.advance(50)
         assert await prune(self.driver, Kept.CHECKPOINTS, older_than_seconds=100) == 0
@@ -217,9 +205,7 @@ class OtherKinds(Contract):
     async def test_what_a_pruned_checkpoint_kept_for_the_stages_is_there_for_a_rollback(
         self,
     ) -> None:
-        task = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(), order="o-1")
-        )
+        task = await self.driver.suspend(await self.driver.start_past_stage(data={"order": "o-1"}))
         await self.driver.ask(Command.DISCARD, task)
         self.clock.advance(10)
         assert await prune(self.driver, Kept.CHECKPOINTS) == 1
@@ -229,7 +215,7 @@ class OtherKinds(Contract):
         assert (claimed.checkpoint, claimed.data) == (None, b'{"order":"o-1"}')
 
     async def test_a_pruned_checkpoint_takes_the_place_of_no_newer_data(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start(), order="o-1")
+        task = await self.driver.start_past_stage(data={"order": "o-1"})
         await self.driver.suspend(await self.driver.finish_stage(task, order="o-1"))
         await self.driver.ask(Command.ROLLBACK, task)
         task = await self.driver.commit(self.driver.undone(await self.driver.take()))

@@ -91,9 +91,7 @@ class TenantHolds(Contract):
         assert await self.driver.claim_ids("w-6") == [behind.id]
 
     async def test_a_rollback_stays_held_and_goes_on_where_it_was(self) -> None:
-        task = await self.driver.finish_stage(
-            await self.driver.finish_stage(await self.driver.start(tenant=T))
-        )
+        task = await self.driver.finish_stage(await self.driver.start_past_stage(tenant=T))
         task = await self.driver.suspend(task)
         await self.switches.off(HOLD, T)
         await self.driver.ask(Command.ROLLBACK, task)

@@ -242,6 +242,12 @@ class StoreDriver:
     async def finish_stage(self, task: Task, result: object = "ok", **data: object) -> Task:
         return await self.commit(await self.done(task, result, **data))
 
+    async def start_past_stage(
+        self, worker: str = "w-1", *, data: dict[str, object] | None = None, **fields: Any
+    ) -> Task:
+        """Start a task and finish its first stage, which keeps the data in the checkpoint."""
+        return await self.finish_stage(await self.start(worker, **fields), **(data or {}))
+
     async def complete(self, task: Task) -> Task:
         """Run the stages that are left."""
         while task.lease is not None and task.at_stage is not None and not task.settled:

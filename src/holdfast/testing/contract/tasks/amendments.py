@@ -56,9 +56,7 @@ class Amendments(Contract):
         assert await self.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_an_amended_task_is_handed_out_with_the_new_data(self) -> None:
-        task = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(), cursor=1)
-        )
+        task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
         before = await checkpoint_of(self.driver, task)
         await self.driver.commit(await self.amended(task, data={"cursor": 2}))
         saved = await checkpoint_of(self.driver, task)
@@ -107,9 +105,7 @@ class Amendments(Contract):
 
 class PuttingCheckpoints(Contract):
     async def test_a_checkpoint_is_put_in_place_of_the_one_that_was_read(self) -> None:
-        task = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(), cursor=1)
-        )
+        task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
         read = await checkpoint_of(self.driver, task)
         given = msgspec.structs.replace(read, custom_data={"cursor": 9})
         after = await self.driver.commit(
@@ -124,9 +120,7 @@ class PuttingCheckpoints(Contract):
         assert (await self.driver.complete(await self.driver.take())).status is Status.COMPLETED
 
     async def test_a_checkpoint_is_removed_and_put_back(self) -> None:
-        task = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(), cursor=1)
-        )
+        task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
         read = await checkpoint_of(self.driver, task)
         after = await self.driver.commit(amendment.remove_checkpoint(task, ask(self.driver), read))
         assert await self.store.views.checkpoint(task.id) is None
@@ -145,7 +139,7 @@ class PuttingCheckpoints(Contract):
         assert len(await self.store.admin.audits(limit=10)) == 2
 
     async def test_a_task_under_lease_keeps_its_checkpoint(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start())
+        task = await self.driver.start_past_stage()
         read = await checkpoint_of(self.driver, task)
         with pytest.raises(IllegalTransition):
             amendment.put_checkpoint(task, ask(self.driver), read, read)

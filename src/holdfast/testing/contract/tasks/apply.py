@@ -281,7 +281,7 @@ class Applying(Contract):
         assert task.failure.traceback
 
     async def test_a_rollback_runs_under_lease_from_stage_to_stage(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start())
+        task = await self.driver.start_past_stage()
         task = await self.driver.suspend(task)
         task = await self.driver.ask(Command.ROLLBACK, task)
         assert (task.status, task.place, task.next_undo) == (Status.ROLLING_BACK, Place.READY, 1)

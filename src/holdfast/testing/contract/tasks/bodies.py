@@ -37,14 +37,14 @@ class StoredCheckpoints(Contract):
         )
 
     async def test_durations_are_filled_in_from_the_stages(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start())
+        task = await self.driver.start_past_stage()
         await self.driver.finish_stage(task)
         found = await self.store.views.checkpoint(task.id)
         assert found is not None
         assert found.stage_durations == {"one": 1500, "two": 1500}
 
     async def test_a_later_checkpoint_replaces_the_earlier_one(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start(), at="one")
+        task = await self.driver.start_past_stage(data={"at": "one"})
         await self.driver.finish_stage(task, at="two")
         found = await self.store.views.checkpoint(task.id)
         assert found is not None
@@ -63,7 +63,7 @@ class StoredCheckpoints(Contract):
         assert (found.custom_data, found.executor_instance) == ({"by": "newer"}, "w-2")
 
     async def test_a_checkpoint_whose_version_does_not_rise_is_refused(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start(), by="first")
+        task = await self.driver.start_past_stage(data={"by": "first"})
         transition = await self.driver.done(task, by="second")
         assert transition.checkpoint is not None
         for version in (0, 1):
@@ -73,7 +73,7 @@ class StoredCheckpoints(Contract):
         assert (await self.driver.commit(transition)).last_completed == 1
 
     async def test_a_failure_is_remembered_and_moves_nothing(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start(), cursor=7)
+        task = await self.driver.start_past_stage(data={"cursor": 7})
         await self.driver.fail(task)
         found = await self.store.views.checkpoint(task.id)
         assert found is not None
@@ -92,29 +92,23 @@ class StoredCheckpoints(Contract):
         assert (await self.driver.detail(task)).checkpoint is None
 
     async def test_a_rolled_back_task_has_no_checkpoint(self) -> None:
-        task = await self.driver.suspend(await self.driver.finish_stage(await self.driver.start()))
+        task = await self.driver.suspend(await self.driver.start_past_stage())
         assert await self.store.views.checkpoint(task.id) is not None
         task = await self.driver.roll_back(task)
         assert task.status is Status.ROLLED_BACK
         assert await self.store.views.checkpoint(task.id) is None
 
     async def test_failed_paused_and_cancelled_tasks_keep_their_checkpoint(self) -> None:
-        failed = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start())
-        )
-        discarded = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start())
-        )
+        failed = await self.driver.suspend(await self.driver.start_past_stage())
+        discarded = await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.ask(Command.DISCARD, discarded)
-        paused = await self.driver.give_back(
-            await self.driver.finish_stage(await self.driver.start())
-        )
+        paused = await self.driver.give_back(await self.driver.start_past_stage())
         await self.driver.ask(Command.PAUSE, paused)
         for task in (failed, discarded, paused):
             assert await self.store.views.checkpoint(task.id) is not None
 
     async def test_a_retry_from_the_checkpoint_keeps_it(self) -> None:
-        task = await self.driver.suspend(await self.driver.finish_stage(await self.driver.start()))
+        task = await self.driver.suspend(await self.driver.start_past_stage())
         task = await self.driver.ask(Command.RETRY, task)
         (claimed,) = await self.driver.claim()
         assert claimed.checkpoint is not None
@@ -122,16 +116,14 @@ class StoredCheckpoints(Contract):
         assert len(claimed.stages) == 1
 
     async def test_a_retry_from_scratch_clears_checkpoint_results_and_data(self) -> None:
-        task = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(), cursor=7)
-        )
+        task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 7}))
         task = await self.driver.ask(Command.RETRY, task, from_checkpoint=False)
         (claimed,) = await self.driver.claim()
         assert (claimed.checkpoint, claimed.data, claimed.stages) == (None, None, ())
         assert (claimed.task.at_stage, claimed.task.epoch) == ("one", 2)
 
     async def test_the_holder_may_discard_a_checkpoint_and_start_over(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start())
+        task = await self.driver.start_past_stage()
         over = decide.start_over(task, "too old", now=self.clock.now())
         task = await self.driver.commit(over)
         detail = await self.driver.detail(task)
@@ -147,9 +139,7 @@ class StoredCheckpoints(Contract):
         assert await self.store.views.checkpoint(task.id) is None
 
     async def test_a_claim_tells_the_version_that_the_next_checkpoint_must_be_above(self) -> None:
-        task = await self.driver.finish_stage(
-            await self.driver.finish_stage(await self.driver.start())
-        )
+        task = await self.driver.finish_stage(await self.driver.start_past_stage())
         saved = await self.store.views.checkpoint(task.id)
         assert saved is not None
         await self.driver.give_back(task)

@@ -82,7 +82,7 @@ class Timing(Contract):
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_an_undo_that_failed_is_tried_again_later(self) -> None:
-        task = await self.driver.suspend(await self.driver.finish_stage(await self.driver.start()))
+        task = await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.ask(Command.ROLLBACK, task)
         task = await self.driver.take()
         failed = self.driver.failure(task, retry_seconds=20)

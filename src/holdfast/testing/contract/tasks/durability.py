@@ -20,11 +20,9 @@ class Durability(Contract):
 
     async def test_everything_is_there_again_after_a_restart(self) -> None:
         await self.driver.complete(await self.driver.start(key="gone", keep_seconds=0))
-        await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start(), cursor=7)
-        )
+        await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 7}))
         await self.driver.fail(await self.driver.start(), retry_seconds=60)
-        held = await self.driver.finish_stage(await self.driver.start(tenant="t"))
+        held = await self.driver.start_past_stage(tenant="t")
         waiting = await self.driver.submit_many(2, tenant="t")
         await self.driver.ask(Command.PAUSE, await self.driver.load(waiting[0]))
         before = (await self.store.views.find(Filter(), limit=100)).tasks

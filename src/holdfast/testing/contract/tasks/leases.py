@@ -162,7 +162,7 @@ class Expiring(Contract):
         assert (await self.driver.load(task.id)).crashes == 1
 
     async def test_an_undo_that_had_begun_is_counted(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start())
+        task = await self.driver.start_past_stage()
         await self.driver.ask(Command.ROLLBACK, await self.driver.suspend(task))
         task = await self.driver.take()
         await self.driver.crash(task)
@@ -199,7 +199,7 @@ class Expiring(Contract):
             assert task.crashes == crashes
 
     async def test_the_next_holder_goes_on_at_the_checkpoint_with_a_higher_fence(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start("w-1", tenant="t"))
+        task = await self.driver.start_past_stage("w-1", tenant="t")
         self.clock.advance(LEASE_SECONDS + 1)
         await self.store.tasks.expire(limit=10, count_crashes=True)
         (claimed,) = await self.driver.claim("w-2")
@@ -236,7 +236,7 @@ class Expiring(Contract):
         assert (await self.driver.load(waiting.id)).place is Place.LINE
 
     async def test_a_rollback_whose_worker_died_is_taken_over_where_it_was(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start())
+        task = await self.driver.start_past_stage()
         await self.driver.ask(Command.ROLLBACK, await self.driver.suspend(task))
         task = await self.driver.commit(self.driver.undone(await self.driver.take()))
         self.clock.advance(LEASE_SECONDS + 1)

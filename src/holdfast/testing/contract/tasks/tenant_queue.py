@@ -121,7 +121,7 @@ class TenantQueues(Contract):
         assert await self.driver.claim_ids() == ids[:1]
 
     async def test_a_failed_rollback_holds_its_line_closed(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start(tenant="t", hold=True))
+        task = await self.driver.start_past_stage(tenant="t", hold=True)
         await self.driver.submit(tenant="t")
         task = await fail_to_roll_back(self.driver, task)
         assert task.status is Status.ROLLBACK_FAILED
@@ -130,7 +130,7 @@ class TenantQueues(Contract):
         assert len(await self.driver.claim_ids()) == 1
 
     async def test_a_rollback_that_has_ended_opens_the_line(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start(tenant="t", hold=True))
+        task = await self.driver.start_past_stage(tenant="t", hold=True)
         waiting = await self.driver.submit(tenant="t")
         await self.driver.roll_back(await self.driver.suspend(task))
         assert await self.driver.claim_ids() == [waiting.id]

@@ -157,12 +157,10 @@ class CountingHeld(Contract):
         await self.driver.submit()
         await self.driver.take()
         assert await self.checkpoints() == 0
-        running = await self.driver.finish_stage(await self.driver.start(tenant="t"))
-        failed = await self.driver.suspend(
-            await self.driver.finish_stage(await self.driver.start())
-        )
-        await pause(self.driver, await self.driver.finish_stage(await self.driver.start()))
-        await self.driver.fail(await self.driver.finish_stage(await self.driver.start()))
+        running = await self.driver.start_past_stage(tenant="t")
+        failed = await self.driver.suspend(await self.driver.start_past_stage())
+        await pause(self.driver, await self.driver.start_past_stage())
+        await self.driver.fail(await self.driver.start_past_stage())
         assert await self.checkpoints() == 4
         running = await self.driver.finish_stage(running)
         assert await self.checkpoints() == 4
@@ -172,13 +170,13 @@ class CountingHeld(Contract):
         assert await self.checkpoints() == 2
 
     async def test_a_checkpoint_given_up_is_counted_no_more(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start())
+        task = await self.driver.start_past_stage()
         assert await self.checkpoints() == 1
         await self.driver.commit(decide.start_over(task, "unreadable", now=self.clock.now()))
         assert await self.checkpoints() == 0
 
     async def test_a_task_that_is_not_kept_leaves_no_checkpoint(self) -> None:
-        task = await self.driver.finish_stage(await self.driver.start(keep_seconds=0))
+        task = await self.driver.start_past_stage(keep_seconds=0)
         assert await self.checkpoints() == 1
         await self.driver.complete(task)
         assert await self.checkpoints() == 0
@@ -254,7 +252,7 @@ class GroupingErrors(Contract):
         assert await self.groups() == [("ValueError", 1, failed.id)]
 
     async def test_a_rollback_that_failed_is_in_a_group(self) -> None:
-        task = await self.driver.suspend(await self.driver.finish_stage(await self.driver.start()))
+        task = await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.ask(Command.ROLLBACK, task)
         assert await self.groups() == []
         task = await self.driver.take()
@@ -278,7 +276,7 @@ class GroupingErrors(Contract):
 
     async def test_a_failure_of_another_stage_is_another_cause(self) -> None:
         await self.driver.suspend(await self.driver.start())
-        await self.driver.suspend(await self.driver.finish_stage(await self.driver.start()))
+        await self.driver.suspend(await self.driver.start_past_stage())
         assert [count for _, count, _ in await self.groups()] == [1, 1]
 
     async def test_a_task_held_back_while_it_is_suspended_stays_in_its_group(self) -> None:

@@ -30,7 +30,7 @@ async def released(driver: StoreDriver) -> Task:
 
 
 async def running(driver: StoreDriver) -> Task:
-    return await driver.finish_stage(await driver.start())
+    return await driver.start_past_stage()
 
 
 async def given_back(driver: StoreDriver) -> Task:
