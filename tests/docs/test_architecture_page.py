@@ -22,7 +22,9 @@ def test_the_page_names_the_files_that_a_newcomer_asks_for() -> None:
     for path in (
         "runtime/worker/heartbeat.py",
         "notify/signature.py",
-        "stores/redis/tasks/apply.lua",
+        "stores/redis/tasks/shared/write_checkpoint.lua",
+        "stores/sqlite/tasks/apply.py",
+        "server/auth/access.py",
         "insight/why/task.py",
         "testing/contract/",
     ):
@@ -31,10 +33,12 @@ def test_the_page_names_the_files_that_a_newcomer_asks_for() -> None:
 
 def test_every_layer_is_in_the_picture() -> None:
     picture = PAGE.split("```")[1]
-    for layer in ("domain", "ports", "stores", "runtime", "sinks", "observe", "engine"):
+    for layer in ("domain", "ports", "stores", "runtime", "sinks", "observe", "engine", "encoding"):
         assert f"{layer}/" in picture
     for layer in ("insight", "notify", "server", "cli", "integrations", "testing"):
         assert f"{layer}/" in picture
+    for module in ("registry.py", "settings.py", "clock.py"):
+        assert module in picture
 
 
 def test_the_page_takes_five_minutes() -> None:

@@ -8,6 +8,6 @@ same keys again, and an operator who pauses, resumes, rolls back and starts anew
 does is written to a ledger outside the store, so that the judge need not believe the store.
 
 A round is about one subject: tasks (`children.py`, `judge.py`); triggers, fired by processes whose
-clocks jump (`ticking.py`, `ticking_judge.py`); or plans over shared tenants (`rolling.py`,
-`rolling_judge.py`). ``--only triggers,plans`` leaves out the rest.
+clocks jump (`trigger_round.py`, `trigger_judge.py`); or plans over shared tenants (`plan_round.py`,
+`plan_judge.py`). ``--only triggers,plans`` leaves out the rest.
 """

@@ -1,7 +1,7 @@
 """Schedules: once, at an interval, or by cron in a time zone. No clock in here.
 
 An interval counts real seconds and knows no zone. A cron follows the clock on the wall of its zone;
-what it does when that clock is set forward or back is told on top of `cron_times.py`.
+what it does when that clock is set forward or back is told on top of `cron.py`.
 """
 
 from __future__ import annotations
