@@ -19,8 +19,11 @@ OLD_NAME = re.compile(r"(?<![\w/-])holdfast\[[a-z]|pip install ['\"]?holdfast(?!
 
 ALONE = """
 import asyncio
-from importlib.util import find_spec
+import sys
 from pathlib import Path
+
+sys.modules["verify"] = sys.modules["tests"] = None  # whoever imports these fails
+
 import holdfast
 import holdfast.testing.contract
 from holdfast.testing.engine import Engine
@@ -32,7 +35,6 @@ async def greet(ctx: holdfast.Context, name: str) -> str:
     return f"hello {name}"
 
 async def main() -> None:
-    assert find_spec("verify") is None
     print(Path(holdfast.__file__).parents[1])
     async with app.running():
         print(await (await greet.submit("ann")).result(timeout=60))
