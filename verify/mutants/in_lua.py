@@ -55,6 +55,12 @@ LUA_MUTANTS = [
             "== 0 then",
         ),
         ("no-moved-on", "newer work of the tenant is ignored", "> fence\nend", "> fence * 2\nend"),
+        (
+            "no-checkpoint-needed",
+            "a task continues without its checkpoint",
+            "if t.not_without_checkpoint and",
+            "if false and",
+        ),
         ("old-checkpoint", "an older checkpoint replaces a newer", "if version >=", "if 0 >"),
         (
             "line-always-open",

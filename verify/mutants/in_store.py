@@ -71,6 +71,16 @@ def moved_on_ignored(*_: Any) -> bool:
     return False
 
 
+@mutant(MemoryTasks, "_refuse", in_contract=True)
+def checkpoint_not_needed(
+    real: Real, part: MemoryTasks, task: Task, transition: Transition
+) -> Outcome | None:
+    """A task continues without its checkpoint."""
+    any_way = msgspec.structs.replace(transition, not_without_checkpoint=False)
+    refused: Outcome | None = real(part, task, any_way)
+    return refused
+
+
 @mutant(MemoryTasks, "_was_applied")
 def resend_done_again(*_: Any) -> bool:
     """A write that is sent again is not known again."""

@@ -21,6 +21,7 @@ from holdfast.domain.task.transition import (
     Inserted,
     Insertion,
     MovedOn,
+    NoCheckpoint,
     Outcome,
     Stale,
     Submission,
@@ -274,6 +275,8 @@ def _rightly_refused(
             book.counts["zombie refused" if lease != transition.lease else "decided anew"] += 1
     elif isinstance(outcome, Busy) and not transition.not_if_busy:
         yield "I3", "it was refused for its tenant's other work, which it may wait for"
+    elif isinstance(outcome, NoCheckpoint) and not transition.not_without_checkpoint:
+        yield "I3", "it was refused for a checkpoint that it does not need"
     elif isinstance(outcome, MovedOn) and (before is None or not _moved_on(book, before)):
         yield "P7", "it was refused for newer work of its tenant, and there is none"
 

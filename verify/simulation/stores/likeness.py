@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Applied, MovedOn, Stale
+from holdfast.domain.task.transition import Applied, MovedOn, NoCheckpoint, Stale
 from holdfast.ports import Claimed, ErrorGroup, Page, Stats, SwitchSetting, WorkerInfo
 
 MICROSECONDS = 5e-6  # two roundings of two numbers
@@ -79,7 +79,7 @@ def plain(answer: Any) -> Any:
     match answer:
         case Exception():
             seen: Any = type(answer).__name__
-        case Applied(task) | MovedOn(task):
+        case Applied(task) | MovedOn(task) | NoCheckpoint(task):
             seen = [type(answer).__name__, plain(_essence(task))]
         case Stale(task):
             seen = ["Stale", plain(task)]

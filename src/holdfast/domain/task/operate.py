@@ -12,14 +12,20 @@ import msgspec
 
 from holdfast.domain import names
 from holdfast.domain.audit import Audit
-from holdfast.domain.errors import IllegalTransition, NotSuspended
+from holdfast.domain.errors import (
+    CheckpointGone,
+    IllegalTransition,
+    NotSuspended,
+    Refused,
+    TenantMovedOn,
+)
 from holdfast.domain.task import events as ev
 from holdfast.domain.task import outage
 from holdfast.domain.task.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Task, fact, moved
-from holdfast.domain.task.transition import Transition
+from holdfast.domain.task.transition import MovedOn, NoCheckpoint, Outcome, Transition
 
 
 class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +106,7 @@ def retry(
         event,
         force=force,
         from_scratch=not resumes,
+        continues=resumes and task.continues_from_checkpoint,
         run=task.run + 1,
         reason=None,
         **changes,
@@ -154,6 +161,16 @@ def discard(task: Task, ask: OperatorRequest) -> Transition:
     )
 
 
+def refusal_error(outcome: Outcome) -> Refused | None:
+    """Return the error for a command that the store refused; None: it was written, or is stale."""
+    match outcome:
+        case MovedOn(task):
+            return TenantMovedOn(task.id, task.tenant)
+        case NoCheckpoint(task):
+            return CheckpointGone(task.id, task.last_completed + 1)
+    return None
+
+
 def refusal(task: Task, command: Command, ask: OperatorRequest, code: str) -> Audit:
     return msgspec.structs.replace(_done(task, task, command, ask), refused=code)
 
@@ -172,6 +189,7 @@ def _at_once(
     *,
     force: bool | None = None,  # None: the command sets nothing going
     from_scratch: bool = False,
+    continues: bool = False,  # from its checkpoint, which must be there
     **changes: Any,
 ) -> Transition:
     changes = NO_REQUESTS | {"unknown_since": None, "forced": bool(force)} | changes
@@ -185,6 +203,7 @@ def _at_once(
         drop_checkpoint=from_scratch,
         drop_stages=from_scratch,
         not_if_moved_on=force is False and task.workflow and task.tenant is not None,
+        not_without_checkpoint=continues,
         audit=_done(task, after, command, ask),
     )
 

@@ -36,6 +36,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     payload: bytes | None = None  # in place of the one that was submitted; its digest stays
     not_if_moved_on: bool = False  # refuse when newer work has run for the tenant
     not_if_busy: bool = False  # refuse when it would have to wait in its tenant's line
+    not_without_checkpoint: bool = False  # refuse when there is none to continue from
     audit: Audit | None = None
     follows: tuple[Submission, ...] = ()  # tasks that come into being in the same step
 
@@ -78,7 +79,13 @@ class Busy(msgspec.Struct, frozen=True, gc=False):
     task: Task
 
 
-Outcome = Applied | Stale | MovedOn | Busy
+class NoCheckpoint(msgspec.Struct, frozen=True, gc=False):
+    """Not written: the checkpoint that the task would continue from is not there."""
+
+    task: Task
+
+
+Outcome = Applied | Stale | MovedOn | Busy | NoCheckpoint
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False):

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 
 from holdfast.domain import bulk
 from holdfast.domain.bulk import BulkCommand, BulkCounts, Picked
-from holdfast.domain.errors import Refused, TenantMovedOn
+from holdfast.domain.errors import Refused
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
-from holdfast.domain.task.transition import Applied, MovedOn, Transition
+from holdfast.domain.task.transition import Applied, Transition
 from holdfast.engine.bulk.order import BulkOrder
-from holdfast.engine.operations.control import check_checkpoint
 from holdfast.ports import Clock, Store
 
 TRIES = 10
@@ -67,8 +66,8 @@ class Acting:
             task = transition.before
             if isinstance(outcome, Applied):
                 self._took(task)
-            elif isinstance(outcome, MovedOn):
-                await self._refuse(task, TenantMovedOn(task.id, task.tenant))
+            elif (error := operate.refusal_error(outcome)) is not None:
+                await self._refuse(task, error)
             else:
                 again.append(one)
         return again
@@ -85,16 +84,13 @@ class Acting:
             self._changed += 1
             return None
         try:
-            decided = bulk.decision(
+            return bulk.decision(
                 order.command,
                 task,
                 self._ask(task),
                 force=order.force,
                 from_checkpoint=order.from_checkpoint,
             )
-            if order.command in ONWARD and order.from_checkpoint:
-                await check_checkpoint(self._store, task)
-            return decided
         except Refused as error:
             if as_picked:
                 await self._refuse(task, error)

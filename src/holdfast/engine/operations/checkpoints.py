@@ -18,7 +18,6 @@ from holdfast.domain.errors import (
     Refused,
     SerialisationError,
     TaskNotFound,
-    TenantMovedOn,
 )
 from holdfast.domain.hidden_values import keep_hidden
 from holdfast.domain.task import amendment, operate
@@ -28,9 +27,8 @@ from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES, Checkpoint
 from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
-from holdfast.domain.task.transition import Applied, MovedOn, Transition
+from holdfast.domain.task.transition import Applied, Transition
 from holdfast.encoding.codec import check_json, encode_plain
-from holdfast.engine.operations.control import check_checkpoint
 from holdfast.ports import Detail
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -163,7 +161,7 @@ class Checkpoints:
             return self._with_audit(transition, changes, command=AMEND)
 
         size = _size_of(payload) + _size_of(sent)
-        written = await self._swap(task_id, Command.RETRY, decide, reason, size=size, onward=True)
+        written = await self._swap(task_id, Command.RETRY, decide, reason, size=size, amends=True)
         return written.after
 
     # -- how
@@ -208,7 +206,7 @@ class Checkpoints:
         reason: str,
         *,
         size: int = 0,
-        onward: bool = False,
+        amends: bool = False,
     ) -> Transition:
         """Write a decision over the task and its bodies, and record who asked for it."""
         app, store, task_id = self._app, self._app.store, names.check_text("task id", task_id)
@@ -220,17 +218,15 @@ class Checkpoints:
             bodies = detail.payload, detail.data, detail.checkpoint
             whole = size + sum(len(body) for body in bodies if body is not None)
             transition = await self._aside(whole, partial(decide, detail, ask))
-            if onward:
-                await check_checkpoint(store, detail.task)
             [outcome] = await store.tasks.apply([transition])
-            if isinstance(outcome, MovedOn):
-                raise TenantMovedOn(task_id, detail.task.tenant)
+            if (error := operate.refusal_error(outcome)) is not None:
+                raise error
             if not isinstance(outcome, Applied):
                 return None
             return msgspec.structs.replace(transition, after=outcome.task)
 
         async def record_refusal(detail: Detail, error: Refused) -> None:
-            await store.admin.audit(_refusal(detail.task, command, ask, error, onward=onward))
+            await store.admin.audit(_refusal(detail.task, command, ask, error, amends=amends))
 
         written = await compare_and_swap(
             f"task {task_id}", lambda: self._detail(task_id), write, on_refusal=record_refusal
@@ -247,10 +243,10 @@ class Checkpoints:
 
 
 def _refusal(
-    task: Task, command: Command, ask: OperatorRequest, error: Refused, *, onward: bool
+    task: Task, command: Command, ask: OperatorRequest, error: Refused, *, amends: bool
 ) -> Audit:
     refused = operate.refusal(task, command, ask, error.code)
-    return msgspec.structs.replace(refused, command=AMEND if onward else command)
+    return msgspec.structs.replace(refused, command=AMEND if amends else command)
 
 
 def _checkpoint_of(detail: Detail) -> Checkpoint | None:

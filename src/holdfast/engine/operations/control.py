@@ -8,19 +8,12 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.clock import new_id
-from holdfast.domain.errors import (
-    CheckpointGone,
-    Refused,
-    SerialisationError,
-    StoreError,
-    TaskNotFound,
-    TenantMovedOn,
-)
+from holdfast.domain.errors import Refused, StoreError, TaskNotFound
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
-from holdfast.domain.task.transition import Applied, MovedOn, Transition
+from holdfast.domain.task.transition import Applied, Transition
 from holdfast.ports import Clock, Store
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -61,7 +54,7 @@ class Control:
         force: bool = False,
     ) -> Task:
         decision = partial(operate.retry, from_checkpoint=from_checkpoint, force=force)
-        return await self._ask(task_id, Command.RETRY, decision, reason, onward=from_checkpoint)
+        return await self._ask(task_id, Command.RETRY, decision, reason)
 
     async def rollback(self, task_id: str, *, reason: str = "", force: bool = False) -> Task:
         decision = partial(operate.rollback, force=force)
@@ -78,32 +71,21 @@ class Control:
     ) -> Task:
         """Set a suspended task going again, forward or backward, as it was going."""
         decision = partial(operate.resume_suspended, force=force)
-        return await self._ask(task_id, Command.RETRY, decision, reason, onward=True)
+        return await self._ask(task_id, Command.RETRY, decision, reason)
 
     async def can(self, task_id: str, command: Command) -> bool:
         return (await self._load(task_id)).can(command)
 
-    async def _ask(
-        self,
-        task_id: str,
-        command: Command,
-        decision: Decision,
-        reason: str,
-        *,
-        onward: bool = False,  # from its checkpoint, which must be there
-    ) -> Task:
+    async def _ask(self, task_id: str, command: Command, decision: Decision, reason: str) -> Task:
         store = self._store()
         ask = new_request(
             self._by, reason, now=self._clock.now(), request=new_id(self._clock, self._chance)
         )
 
         async def write(task: Task) -> Task | None:
-            transition = decision(task, ask)
-            if onward:
-                await check_checkpoint(store, task)
-            [outcome] = await store.tasks.apply([transition])
-            if isinstance(outcome, MovedOn):
-                raise TenantMovedOn(task_id, task.tenant)
+            [outcome] = await store.tasks.apply([decision(task, ask)])
+            if (error := operate.refusal_error(outcome)) is not None:
+                raise error
             return outcome.task if isinstance(outcome, Applied) else None
 
         async def record_refusal(task: Task, error: Refused) -> None:
@@ -129,15 +111,3 @@ class Control:
             await self._store().plans.wake([task.plan])
         except StoreError as error:  # what was asked for is done
             log.warning("plan %s was not woken for task %s: %s", task.plan, task.id, error)
-
-
-async def check_checkpoint(store: Store, task: Task) -> None:
-    """Raise CheckpointGone if the task is to go on from a checkpoint that is not there."""
-    if not task.continues_from_checkpoint:
-        return
-    try:
-        found = await store.views.checkpoint(task.id)
-    except SerialisationError:  # it is there; who runs it says what is wrong with it
-        return
-    if found is None:
-        raise CheckpointGone(task.id, task.last_completed + 1)

@@ -99,8 +99,12 @@ class TaskGateway:
         except IllegalTransition:
             return None
         # The person who asked stands in the audit with the plan; the task's event names the plan.
+        # Without its checkpoint a task is suspended anew by its worker, which says why.
         return msgspec.structs.replace(
-            order, audit=None, not_if_busy=command is Command.RELEASE and task.tenant is not None
+            order,
+            audit=None,
+            not_if_busy=command is Command.RELEASE and task.tenant is not None,
+            not_without_checkpoint=False,
         )
 
 

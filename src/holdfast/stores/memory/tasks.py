@@ -16,6 +16,7 @@ from holdfast.domain.task.transition import (
     Busy,
     Insertion,
     MovedOn,
+    NoCheckpoint,
     Outcome,
     Stale,
     Submission,
@@ -118,14 +119,21 @@ class MemoryTasks:
             return Applied(task or transition.after)
         if task is None or not self._may_write(task, transition):
             return Stale(task)
-        if transition.not_if_moved_on and self._state.moved_on(task):
-            return MovedOn(task)
-        if transition.not_if_busy and self._state.must_wait(task):
-            return Busy(task)
+        if (refused := self._refuse(task, transition)) is not None:
+            return refused
         if not self._checkpoint_is_newer(transition):
             return Stale(task)
         self._write(task, transition)
         return Applied(self._state.tasks.get(task.id, transition.after))
+
+    def _refuse(self, task: Task, transition: Transition) -> Outcome | None:
+        if transition.not_without_checkpoint and self._state.bodies[task.id].checkpoint is None:
+            return NoCheckpoint(task)
+        if transition.not_if_moved_on and self._state.moved_on(task):
+            return MovedOn(task)
+        if transition.not_if_busy and self._state.must_wait(task):
+            return Busy(task)
+        return None
 
     def _may_write(self, task: Task, transition: Transition) -> bool:
         if task.version != transition.expects:

@@ -17,6 +17,7 @@ from holdfast.domain.task.transition import (
     Applied,
     Busy,
     MovedOn,
+    NoCheckpoint,
     Outcome,
     Stale,
     Transition,
@@ -71,6 +72,7 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     suspended_at: str | None = None
     not_if_moved_on: bool = False
     not_if_busy: bool = False
+    not_without_checkpoint: bool = False
     checkpoints: str | None = None  # "drop": delete it; "none": there cannot be one
     checkpoint: str | None = None
     checkpoint_version: str | None = None
@@ -114,6 +116,7 @@ def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
         suspended_at=repr(after.updated_at) if after.suspended else None,
         not_if_moved_on=transition.not_if_moved_on,
         not_if_busy=transition.not_if_busy,
+        not_without_checkpoint=transition.not_without_checkpoint,
         drop_stages=transition.drop_stages,
         audit=codec.encode(transition.audit).decode() if transition.audit else None,
         saves=saves(after) - saves(before),
@@ -224,7 +227,11 @@ def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome
         return error
 
 
-_REFUSED: dict[bytes, type[MovedOn | Busy]] = {b"moved-on": MovedOn, b"busy": Busy}
+_REFUSED: dict[bytes, type[MovedOn | Busy | NoCheckpoint]] = {
+    b"moved-on": MovedOn,
+    b"busy": Busy,
+    b"no-checkpoint": NoCheckpoint,
+}
 
 
 def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
@@ -245,7 +252,7 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
             raise SerialisationError(f"task {after.id}: {said}")
         case b"stayed" | b"repeated":
             return Applied(_shown_task(after.id, facts[0]))
-        case b"moved-on" | b"busy":
+        case b"moved-on" | b"busy" | b"no-checkpoint":
             return _REFUSED[word](_shown_task(after.id, facts[0]))
         case _:
             return Stale(_shown_task(after.id, facts[0]) if facts[0] else None)

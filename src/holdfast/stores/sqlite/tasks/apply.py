@@ -9,7 +9,15 @@ import msgspec
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.placement import PLACE_AFTER, Next, Place
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Applied, Busy, MovedOn, Outcome, Stale, Transition
+from holdfast.domain.task.transition import (
+    Applied,
+    Busy,
+    MovedOn,
+    NoCheckpoint,
+    Outcome,
+    Stale,
+    Transition,
+)
 from holdfast.ports import Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_follow_ups
@@ -77,6 +85,8 @@ def _apply(
         row = txn.positions((row.id,)).get(row.id)
     if row is None or not _may_write(row, transition):
         return _answer_refused(txn, row, transition)
+    if transition.not_without_checkpoint and row.checkpoint is None:
+        return NoCheckpoint(_record(txn, row) or transition.before)
     if transition.not_if_moved_on and txn.moved_on(transition.before.tenant, row.fence):
         return MovedOn(_record(txn, row) or transition.before)
     if transition.not_if_busy and txn.must_wait(transition.after.tenant, row.n):

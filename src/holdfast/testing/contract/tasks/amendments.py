@@ -18,7 +18,7 @@ from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Task
-from holdfast.domain.task.transition import Existing, Stale, Transition
+from holdfast.domain.task.transition import Existing, NoCheckpoint, Stale, Transition
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 
@@ -118,6 +118,17 @@ class PuttingCheckpoints(Contract):
         assert await self.store.admin.doctor(fix=False, limit=10) == []
         await self.driver.ask(Command.RETRY, after)
         assert (await self.driver.complete(await self.driver.take())).status is Status.COMPLETED
+
+    async def test_a_task_does_not_continue_without_its_checkpoint(self) -> None:
+        task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
+        read = await checkpoint_of(self.driver, task)
+        after = await self.driver.commit(amendment.remove_checkpoint(task, ask(self.driver), read))
+        refused = await self.driver.apply(self.driver.asked(Command.RETRY, after))
+        assert refused == NoCheckpoint(after)
+        assert await self.driver.load(task.id) == after
+        fresh = await self.driver.ask(Command.RETRY, after, from_checkpoint=False)
+        assert (fresh.status, fresh.place) == (Status.PENDING, Place.READY)
+        assert await self.store.admin.doctor(fix=False, limit=10) == []
 
     async def test_a_checkpoint_is_removed_and_put_back(self) -> None:
         task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))

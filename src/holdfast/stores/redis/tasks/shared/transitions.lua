@@ -37,6 +37,9 @@ local function refuse(t, r, wrong)
   elseif r.place == PLACE.leased and t.next ~= NEXT.stay then
     return answer('stale', t.id)
   end
+  if t.not_without_checkpoint and call('EXISTS', K.ckpt(t.id)) == 0 then
+    return answer('no-checkpoint', t.id)
+  end
   if t.not_if_moved_on and is_superseded(r) then return answer('moved-on', t.id) end
   if t.not_if_busy and t.next == NEXT.ready and would_wait(r) then return answer('busy', t.id) end
   if t.stage and type(try('HLEN', K.stages(t.id))) ~= 'number' then
