@@ -23,7 +23,7 @@ def test_the_page_names_the_files_that_a_newcomer_asks_for() -> None:
         "runtime/worker/heartbeat.py",
         "notify/signature.py",
         "stores/redis/tasks/shared/write_checkpoint.lua",
-        "stores/sqlite/tasks/apply.py",
+        "stores/sqlite/tasks/store.py",
         "server/auth/access.py",
         "insight/why/task.py",
         "testing/contract/",

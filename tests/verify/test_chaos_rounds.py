@@ -71,9 +71,9 @@ def judged(store, *, seconds, **harm):
 SQLITE_BLIND = (
     BEGIN
     + """
-from holdfast.stores.sqlite.tasks import apply as applying
+from holdfast.stores.sqlite.tasks import store as task_store
 
-compared = applying._apply
+compared = task_store._apply
 
 
 def last_writer_wins(txn, write, row, *rest):
@@ -85,7 +85,7 @@ def last_writer_wins(txn, write, row, *rest):
 
 
 def blind():
-    applying._apply = last_writer_wins
+    task_store._apply = last_writer_wins
 
 
 judged("sqlite:///{folder}/blind.db", zombies=20, seconds=30, sabotage=blind)

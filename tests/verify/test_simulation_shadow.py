@@ -15,7 +15,7 @@ from holdfast.stores.memory import MemoryStore
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.tasks import store
-from holdfast.stores.sqlite.tasks import apply
+from holdfast.stores.sqlite.tasks import store as task_store
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from verify.servers import RedisServer
@@ -96,7 +96,7 @@ def test_a_store_that_is_broken_on_purpose_is_found(
 
 
 def test_a_sqlite_store_that_keeps_the_stages_of_older_code_is_found() -> None:
-    with patch.object(apply, "_write_head", lambda *_: None):
+    with patch.object(task_store, "_write_head", lambda *_: None):
         result = run(1, shadow="sqlite")
     assert result.broken is not None
     assert "stages" in result.broken.says

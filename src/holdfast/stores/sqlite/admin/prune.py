@@ -13,10 +13,10 @@ from holdfast.stores import codec
 from holdfast.stores.sqlite.admin import audit
 from holdfast.stores.sqlite.file.writer import Writer
 from holdfast.stores.sqlite.plans import verbs
-from holdfast.stores.sqlite.tasks.apply import delete
 from holdfast.stores.sqlite.tasks.claim import leave
 from holdfast.stores.sqlite.tasks.placement import set_aside
 from holdfast.stores.sqlite.tasks.records import record_row
+from holdfast.stores.sqlite.tasks.store import delete
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.stores.sqlite.triggers import verbs as trigger_verbs
 
