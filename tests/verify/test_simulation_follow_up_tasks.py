@@ -10,9 +10,9 @@ from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
-from holdfast.testing.contract.plans.follow_up_tasks import followed as followed_plan
 from holdfast.testing.contract.plans.follow_up_tasks import is_paused
-from holdfast.testing.contract.tasks.follow_up_tasks import followed, is_cancelled
+from holdfast.testing.contract.plans.follow_up_tasks import with_follower as with_plan_follower
+from holdfast.testing.contract.tasks.follow_up_tasks import is_cancelled, with_follower
 from verify.simulation.checks.book import WorldBook
 from verify.simulation.stores.watched import WatchedStore
 
@@ -34,17 +34,19 @@ def world() -> World:
 
 
 async def test_what_follows_from_a_task_breaks_nothing(world: World) -> None:
-    transition = followed(world.driver, await is_cancelled(world.driver))
+    transition = with_follower(world.driver, await is_cancelled(world.driver))
     await world.driver.commit(transition)
     await world.driver.commit(transition)
     task = await world.driver.load(transition.follows[0].task.id)
     second = world.driver.follower(task, "second")
-    await world.driver.commit(replace(world.driver.asked(Command.CANCEL, task), follows=(second,)))
+    await world.driver.commit(
+        replace(world.driver.request(Command.CANCEL, task), follows=(second,))
+    )
     assert world.broken is None
 
 
 async def test_what_follows_from_a_plan_breaks_nothing(world: World) -> None:
-    change = followed_plan(world.driver, await is_paused(world.plans))
+    change = with_plan_follower(world.driver, await is_paused(world.plans))
     await world.plans.commit(change)
     await world.plans.commit(change)
     await world.driver.submit()
@@ -57,16 +59,16 @@ async def test_a_follower_that_is_nowhere_is_noticed(
 ) -> None:
     monkeypatch.setattr(MemoryState, "follow", lambda *_: None)
     if of == "task":
-        await world.driver.commit(followed(world.driver, await is_cancelled(world.driver)))
+        await world.driver.commit(with_follower(world.driver, await is_cancelled(world.driver)))
     else:
-        await world.plans.commit(followed_plan(world.driver, await is_paused(world.plans)))
+        await world.plans.commit(with_plan_follower(world.driver, await is_paused(world.plans)))
     assert world.broken == "I1"
 
 
 async def test_a_follower_of_a_write_that_was_refused_is_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transition = followed(world.driver, await is_cancelled(world.driver))
+    transition = with_follower(world.driver, await is_cancelled(world.driver))
     await world.driver.ask(Command.PAUSE, transition.before)
     real = MemoryTasks._apply
 
@@ -82,7 +84,7 @@ async def test_a_follower_of_a_write_that_was_refused_is_noticed(
 async def test_a_follower_that_is_made_again_is_noticed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transition = followed(world.driver, await is_cancelled(world.driver))
+    transition = with_follower(world.driver, await is_cancelled(world.driver))
     await world.driver.commit(transition)
     real = MemoryTasks._apply
 

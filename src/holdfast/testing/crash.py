@@ -70,7 +70,7 @@ class CrashingTasks:
         claimed = await self._tasks.claim(
             worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
         )
-        for crash in self._planned("before"):
+        for crash in self._crashes_at("before"):
             if any(crash.is_next(one.task) for one in claimed):
                 await self._die(worker, crash)
         return claimed
@@ -82,13 +82,13 @@ class CrashingTasks:
         await self._die_if("before", Crash.is_before, batch)
         return outcomes
 
-    def _planned(self, when: When) -> list[Crash]:
+    def _crashes_at(self, when: When) -> list[Crash]:
         return [crash for crash in self.crashes if crash.when == when and crash.times > 0]
 
     async def _die_if(
         self, when: When, meant: Callable[[Crash, Transition], bool], batch: Sequence[Transition]
     ) -> None:
-        for crash in self._planned(when):
+        for crash in self._crashes_at(when):
             for transition in batch:
                 lease = transition.after.lease
                 if lease is not None and meant(crash, transition):

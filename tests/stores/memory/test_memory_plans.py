@@ -66,7 +66,7 @@ async def test_the_doctor_finds_a_trigger_that_does_not_agree_with_itself(
 async def test_the_doctor_finds_a_plan_whose_counts_are_not_those_of_its_members(
     store: MemoryStore, plans: PlanStoreDriver
 ) -> None:
-    plan = await plans.drive(await plans.driven(waves=(1, 4)), moves={0: ADMITTED, 2: ADMITTED})
+    plan = await plans.drive(await plans.start(waves=(1, 4)), moves={0: ADMITTED, 2: ADMITTED})
     assert not await store.admin.doctor(fix=False, limit=10)
     store.plans._state.plans[plan.id].members[2] = FAILED
     says = "counts {'admitted': 1} in wave 1, its members are {'failed': 1}"
@@ -76,7 +76,7 @@ async def test_the_doctor_finds_a_plan_whose_counts_are_not_those_of_its_members
 async def test_the_doctor_finds_a_leased_plan_that_nobody_would_take_over(
     store: MemoryStore, plans: PlanStoreDriver
 ) -> None:
-    plan = await plans.driven()
+    plan = await plans.start()
     assert plan.lease is not None
     store.plans._state.plans[plan.id].due = None
     says = f"is leased until {plan.lease.until} and looked at never"
@@ -86,6 +86,6 @@ async def test_the_doctor_finds_a_leased_plan_that_nobody_would_take_over(
 async def test_the_doctor_finds_a_settled_plan_that_somebody_would_look_at(
     store: MemoryStore, plans: PlanStoreDriver
 ) -> None:
-    plan = await plans.drive(await plans.driven(), status=PlanStatus.COMPLETED)
+    plan = await plans.drive(await plans.start(), status=PlanStatus.COMPLETED)
     store.plans._state.plans[plan.id].due = 0.0
     assert await found(store) == f"plan {plan.id} has settled and is looked at again"

@@ -74,7 +74,7 @@ async def test_a_write_that_fails_leaves_no_hole_in_the_chain(path: Path) -> Non
         written = await asyncio.gather(
             store.admin.audit(entry()),
             store.admin.audit(entry(by=By(actor=7))),  # type: ignore[arg-type]
-            store.tasks.apply([driver.asked(Command.CANCEL, task)]),
+            store.tasks.apply([driver.request(Command.CANCEL, task)]),
             store.admin.audit(entry(at=float("nan"))),
             store.admin.audit(entry()),
             return_exceptions=True,
@@ -142,5 +142,5 @@ async def test_many_audits_of_one_batch_are_linked_in_its_order(path: Path) -> N
         driver = StoreDriver(store, clock)
         ids = await driver.submit_many(20)
         tasks = [await driver.load(task_id) for task_id in ids]
-        await store.tasks.apply([driver.asked(Command.CANCEL, task) for task in tasks])
+        await store.tasks.apply([driver.request(Command.CANCEL, task) for task in tasks])
         assert [link.entry.task_id for link in (await whole(store)).links] == ids

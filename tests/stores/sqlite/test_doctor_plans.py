@@ -40,8 +40,8 @@ async def store(path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
         await triggers.end(await triggers.save("ended", tenant="t"))
         await triggers.take(await triggers.save("leased"))
         await triggers.save_due("waits", tenant="t")
-        await plans.settled(name="settled")
-        await plans.driven(name="driven", waves=(1, 4))
+        await plans.create_settled(name="settled")
+        await plans.start(name="driven", waves=(1, 4))
         waits = await plans.ready("waits", waves=(1, 4))
         await plans.ask(waits, moves={0: COMPLETED, 1: ADMITTED, 2: ADMITTED})
         assert await store.admin.doctor(fix=False, limit=LIMIT) == []

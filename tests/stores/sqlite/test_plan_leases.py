@@ -23,13 +23,13 @@ def clock() -> ManualClock:
 
 async def test_a_lease_of_an_earlier_start_has_lapsed(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock, boot_id="b-1") as store:
-        before = await PlanStoreDriver(store, clock).driven()
+        before = await PlanStoreDriver(store, clock).start()
     async with opened(path, clock, boot_id="b-2") as store:
         plans = PlanStoreDriver(store, clock)
-        after = await plans.take("d-2")
+        after = await plans.take_one("d-2")
         assert after.fence > before.fence
         assert await plans.next_seconds() == LEASE_SECONDS
-        assert await plans.refused(await plans.decided(before)) == after
+        assert await plans.expect_stale(await plans.decide(before)) == after
         assert not await plans.renew(before)
 
 
@@ -37,7 +37,7 @@ async def test_a_lease_renewed_after_a_restart_counts_from_then(
     path: Path, clock: ManualClock
 ) -> None:
     async with opened(path, clock, boot_id="b-1") as store:
-        plan = await PlanStoreDriver(store, clock).driven()
+        plan = await PlanStoreDriver(store, clock).start()
     async with opened(path, clock, boot_id="b-2") as store:
         plans = PlanStoreDriver(store, clock)
         assert await plans.renew(plan)
@@ -47,10 +47,10 @@ async def test_a_lease_renewed_after_a_restart_counts_from_then(
 async def test_fences_rise_though_numbers_were_lost(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
         plans = PlanStoreDriver(store, clock)
-        before = await plans.driven()
+        before = await plans.start()
         ask(path, "UPDATE sequences SET fence = 0")
         clock.advance(LEASE_SECONDS)
-        assert (await plans.take("d-2")).fence > before.fence
+        assert (await plans.take_one("d-2")).fence > before.fence
 
 
 async def test_to_hand_a_plan_out_leaves_its_record_alone(path: Path, clock: ManualClock) -> None:
@@ -58,7 +58,7 @@ async def test_to_hand_a_plan_out_leaves_its_record_alone(path: Path, clock: Man
         plans = PlanStoreDriver(store, clock)
         plan = await plans.ready()
         (before,) = ask(path, "SELECT version, body FROM plans")
-        held = await plans.take()
+        held = await plans.take_one()
         await plans.renew(held)
         assert ask(path, "SELECT version, body FROM plans") == [before]
         driven = await plans.drive(held)
@@ -68,7 +68,7 @@ async def test_to_hand_a_plan_out_leaves_its_record_alone(path: Path, clock: Man
 async def test_ten_thousand_members_move_in_one_write(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
         plans = PlanStoreDriver(store, clock)
-        plan = await plans.driven(size=10_000)
+        plan = await plans.start(size=10_000)
         moves = dict.fromkeys(range(10_000), ADMITTED)
         await plans.drive(plan, moves=moves, next=PlanNext.LOOK)
         assert await store.plans.members(plan.id) == moves
@@ -77,9 +77,9 @@ async def test_ten_thousand_members_move_in_one_write(path: Path, clock: ManualC
 async def test_nothing_of_a_pruned_plan_is_left(path: Path, clock: ManualClock) -> None:
     async with opened(path, clock) as store:
         plans = PlanStoreDriver(store, clock)
-        plan = await plans.driven(keep_seconds=0.0)
+        plan = await plans.start(keep_seconds=0.0)
         await plans.commit(
-            await plans.decided(
+            await plans.decide(
                 plan, next=PlanNext.SETTLED, moves={0: ADMITTED}, settled_at=clock.now()
             )
         )

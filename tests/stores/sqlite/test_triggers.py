@@ -104,7 +104,7 @@ async def test_a_hundred_are_handed_out_by_one_write(
     for _ in range(120):
         await driver.save_due()
     ran = Statements(monkeypatch)
-    assert len((await driver.look(limit=100)).triggers) == 100
+    assert len((await driver.claim(limit=100)).triggers) == 100
     assert ran.of_triggers == [
         "triggers_lapsed",
         "triggers_due",
@@ -119,9 +119,9 @@ async def test_a_hundred_fire_by_one_write(
 ) -> None:
     for _ in range(100):
         await driver.save_due()
-    due = (await driver.look(limit=100)).triggers
+    due = (await driver.claim(limit=100)).triggers
     ran = Statements(monkeypatch)
-    outcomes = await driver.port.apply([driver.fired(t) for t in due], depth_limit=NO_LIMIT)
+    outcomes = await driver.port.apply([driver.decide_fire(t) for t in due], depth_limit=NO_LIMIT)
     assert all(isinstance(outcome, Changed) for outcome in outcomes)
     assert ran.of_triggers == ["triggers_of", "triggers_first", "trigger_put"]
     assert len(ran.names) < 15
@@ -133,11 +133,11 @@ async def test_a_change_without_room_leaves_the_others_of_its_batch_alone(
 ) -> None:
     for n in range(4):
         await driver.save_due(f"t-{n}")
-    due = (await driver.look()).triggers
-    changes = [driver.fired(trigger) for trigger in due]
+    due = (await driver.claim()).triggers
+    changes = [driver.decide_fire(trigger) for trigger in due]
     two = driver.submission(due[0], key="a"), driver.submission(due[0], key="b")
     outcomes = await driver.port.apply(
-        [changes[1], driver.changed(due[0], *two), changes[2], changes[3]], depth_limit=2
+        [changes[1], driver.change(due[0], *two), changes[2], changes[3]], depth_limit=2
     )
     assert [type(outcome) for outcome in outcomes] == [Changed, NoRoom, Changed, NoRoom]
     assert await driver.load(due[0]) == due[0]
@@ -148,10 +148,10 @@ async def test_a_change_without_room_leaves_the_others_of_its_batch_alone(
 async def test_a_task_of_the_same_batch_is_one_that_has_not_ended(driver: TriggerDriver) -> None:
     await driver.save_due("a")
     await driver.save_due("b")
-    a, b = (await driver.look()).triggers
-    first = driver.fired(a)
+    a, b = (await driver.claim()).triggers
+    first = driver.decide_fire(a)
     made = first.submissions[0].task.id
-    then = driver.fired(b, unless_unfinished=made)
+    then = driver.decide_fire(b, unless_unfinished=made)
     outcomes = await driver.port.apply([first, then], depth_limit=NO_LIMIT)
     assert outcomes[1] == Overlapping(made)
     assert await driver.tasks() == [made]
@@ -179,7 +179,7 @@ async def test_a_lease_of_an_earlier_start_has_lapsed_and_is_no_failed_try(
     async with opened(path, clock, boot_id="b-1") as store:
         driver = hands_on(store, clock)
         await driver.save_due("left")
-        assert (await driver.look()).next_seconds == LEASE_SECONDS
+        assert (await driver.claim()).next_seconds == LEASE_SECONDS
     async with opened(path, clock, boot_id="b-2") as store:
         driver = hands_on(store, clock)
         assert await driver.due() == ["left"]
@@ -208,9 +208,9 @@ async def test_what_an_earlier_start_left_is_to_be_looked_at_now(
         driver = hands_on(store, clock)
         await driver.save_due()
         await driver.save_due()
-        await driver.look()
+        await driver.claim()
     async with opened(path, clock, boot_id="b-2") as store:
-        assert (await hands_on(store, clock).look(limit=1)).next_seconds == 0.0
+        assert (await hands_on(store, clock).claim(limit=1)).next_seconds == 0.0
 
 
 # -- what cannot be read
@@ -224,9 +224,9 @@ async def test_an_unreadable_trigger_does_not_stop_its_neighbours(
     ask(path, UNREADABLE, "bad")
     assert await driver.due() == ["good"]
     assert "trigger bad is unreadable" in caplog.text
-    assert await driver.take_due() == ["good"]
+    assert await driver.claim_ids() == ["good"]
     caplog.clear()
-    assert await driver.take_due() == []
+    assert await driver.claim_ids() == []
     assert caplog.text == ""  # it is not met each time
     assert await driver.all_ids() == ["good"]
     (found,) = await driver.store.admin.doctor(fix=True, limit=10)
@@ -239,7 +239,7 @@ async def test_an_unreadable_lease_that_has_lapsed_is_set_aside(
     await driver.take(await driver.save_due("bad"))
     ask(path, UNREADABLE, "bad")
     clock.advance(LEASE_SECONDS)
-    assert (await driver.look()).triggers == ()
+    assert (await driver.claim()).triggers == ()
     assert await driver.next_seconds() is None
 
 
@@ -251,20 +251,20 @@ async def test_an_unreadable_trigger_is_named_and_can_be_replaced(
     with pytest.raises(SerialisationError, match="Trigger cannot be read"):
         await driver.port.find("bad")
     assert await driver.port.acquire_lease("bad", "s-2") is None
-    assert await driver.apply(driver.fired(leased)) == TriggerStale(None)
+    assert await driver.apply(driver.decide_fire(leased)) == TriggerStale(None)
     again = await driver.save_due("bad")
     assert again.version == leased.version + 1
-    assert await driver.take_due() == ["bad"]
+    assert await driver.claim_ids() == ["bad"]
 
 
 async def test_what_could_not_be_read_again_is_not_written(driver: TriggerDriver) -> None:
-    trigger = driver.unsaved("odd", target=7)
+    trigger = driver.build("odd", target=7)
     with pytest.raises(SerialisationError):
         await driver.port.save(trigger)
     assert await driver.port.find("odd") is None
     leased = await driver.take(await driver.save_due())
     with pytest.raises(SerialisationError):
-        await driver.apply(driver.changed(leased, reason=7))
+        await driver.apply(driver.change(leased, reason=7))
 
 
 async def test_a_payload_is_kept_byte_by_byte(driver: TriggerDriver) -> None:
@@ -277,7 +277,7 @@ async def test_a_payload_is_kept_byte_by_byte(driver: TriggerDriver) -> None:
 
 async def test_a_strange_id_is_refused(driver: TriggerDriver) -> None:
     with pytest.raises(InvalidName):
-        await driver.port.save(replace(driver.unsaved(), id="a b"))
+        await driver.port.save(replace(driver.build(), id="a b"))
 
 
 async def test_a_trigger_set_going_sooner_keeps_its_place_among_others(

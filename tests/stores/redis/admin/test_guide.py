@@ -102,5 +102,5 @@ async def live_in_time(bench: Bench) -> None:
     await triggers.fire(await triggers.take(await triggers.save_due()))
     await triggers.end(await triggers.save_due())
     await triggers.take(await triggers.save_due(declared=True))
-    await plans.settled()
-    await plans.drive(await plans.driven(), moves={0: ADMITTED})
+    await plans.create_settled()
+    await plans.drive(await plans.start(), moves={0: ADMITTED})

@@ -159,16 +159,16 @@ async def schedule(driver: StoreDriver) -> None:
     await driver.complete(await driver.take())
     await triggers.end(await triggers.save("b"))
     await triggers.save_due("c")
-    assert await triggers.due() == await triggers.take_due() == ["c"]
+    assert await triggers.due() == await triggers.claim_ids() == ["c"]
     assert await triggers.all_ids(limit=1) == ["a", "b", "c"]
     assert await triggers.port.remove("c")
-    plan = await plans.drive(await plans.driven(name="p"), moves={0: ADMITTED})
+    plan = await plans.drive(await plans.start(name="p"), moves={0: ADMITTED})
     plan = await plans.drive(plan, moves={0: WAITING}, status=PlanStatus.COMPLETED)
     await plans.ask(plan, status=PlanStatus.ROLLING_BACK)
-    assert await plans.renew(await plans.take())
+    assert await plans.renew(await plans.take_one())
     assert await plans.all_ids() == ["p"]
     assert len(await plans.port.events("p", limit=10)) == plan.version + 1
-    await plans.settled(name="q", keep_seconds=0)
+    await plans.create_settled(name="q", keep_seconds=0)
 
 
 async def mend(driver: StoreDriver, place: Place) -> None:

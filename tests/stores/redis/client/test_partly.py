@@ -69,7 +69,7 @@ async def each_fares_for_itself(driver: StoreDriver, running: list[Task], away: 
     send = Gather(driver.store.tasks.apply)
     for task in running:
         try:
-            outcome = await send(driver.asked(Command.PAUSE, task))
+            outcome = await send(driver.request(Command.PAUSE, task))
         except StoreError:
             assert task.id in away
         else:

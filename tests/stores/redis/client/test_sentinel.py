@@ -51,7 +51,7 @@ async def test_what_a_failover_loses_is_counted_and_told(
         after = await driver.take()
         assert (before.id, after.id) == (kept[0], kept[0])
         assert after.fence > before.fence
-        assert await driver.refused(await driver.done(before)) is not None
+        assert await driver.expect_stale(await driver.done(before)) is not None
         await driver.complete(after)
         [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert "executor: 8 writes that had been answered are gone" in told.getMessage()

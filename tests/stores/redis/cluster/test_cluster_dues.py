@@ -72,7 +72,7 @@ async def test_a_task_lives_where_the_trigger_does_that_made_it(
 ) -> None:
     for name in NAMES[:10]:
         held = await both.triggers.take(await both.triggers.save_due(name, tenant=tenant))
-        change = both.triggers.fired(held)
+        change = both.triggers.decide_fire(held)
         (made,) = (await both.triggers.commit(change)).tasks
         assert isinstance(made, Inserted)
         assert partition_of(made.task_id) == partition_of(held.id)
@@ -106,11 +106,11 @@ async def test_any_other_key_has_the_partition_that_it_ever_had(both: Both, key:
 async def test_a_trigger_or_a_task_that_is_not_at_home_is_refused(both: Both) -> None:
     triggers = both.triggers
     with pytest.raises(InvalidInput, match=r"trigger_id\(\)"):
-        await triggers.port.save(replace(triggers.unsaved(), id="nightly"))
+        await triggers.port.save(replace(triggers.build(), id="nightly"))
     home = both.store.trigger_id("nightly", tenant="t")
     other = f"nightly.p{(int(partition_of(home)) + 1) % PARTITIONS:02}"
     with pytest.raises(InvalidInput, match=r"trigger_id\(\)"):
-        await triggers.port.save(replace(triggers.unsaved(), id=other, tenant="t"))
+        await triggers.port.save(replace(triggers.build(), id=other, tenant="t"))
     held = await triggers.take(await triggers.save_due("nightly", tenant="t"))
     elsewhere = next(
         one
@@ -118,7 +118,7 @@ async def test_a_trigger_or_a_task_that_is_not_at_home_is_refused(both: Both) ->
         if partition_of(one.task.id) != partition_of(held.id)
     )
     with pytest.raises(InvalidInput, match="partition of its trigger"):
-        await triggers.apply(triggers.changed(held, elsewhere))
+        await triggers.apply(triggers.change(held, elsewhere))
     assert await triggers.load(held) == held
 
 
@@ -138,9 +138,9 @@ async def test_the_earliest_of_all_partitions_are_handed_out_up_to_the_limit(bot
     for n, name in enumerate(NAMES):
         await both.triggers.save(name, due_in=float(n))
     both.clock.advance(30)
-    first = await both.triggers.take_due(limit=10)
+    first = await both.triggers.claim_ids(limit=10)
     assert [name.rpartition(".p")[0] for name in first] == NAMES[:10]
-    rest = await both.triggers.look()
+    rest = await both.triggers.claim()
     assert [one.id.rpartition(".p")[0] for one in rest.triggers] == NAMES[10:31]
     assert rest.next_seconds == pytest.approx(1)
     due = await both.triggers.port.find_due(both.clock.now() + 4)
@@ -150,7 +150,7 @@ async def test_the_earliest_of_all_partitions_are_handed_out_up_to_the_limit(bot
 async def test_of_many_who_look_at_once_one_gets_each(both: Both) -> None:
     triggers = {(await both.triggers.save_due(name)).id for name in NAMES}
     plans = {(await both.plans.ready(name)).id for name in NAMES}
-    looks = (both.triggers.take_due(f"s-{n}", limit=9) for n in range(6))
+    looks = (both.triggers.claim_ids(f"s-{n}", limit=9) for n in range(6))
     claims = (both.plans.claim_ids(f"d-{n}", limit=9) for n in range(6))
     for found, wanted in (
         (await asyncio.gather(*looks), triggers),
@@ -163,7 +163,7 @@ async def test_of_many_who_look_at_once_one_gets_each(both: Both) -> None:
 async def test_what_has_ended_is_pruned_in_every_partition(both: Both) -> None:
     for name in NAMES:
         await both.triggers.end(await both.triggers.save(name, keep_seconds=1))
-        plan = await both.plans.driven(name=name, keep_seconds=1)
+        plan = await both.plans.start(name=name, keep_seconds=1)
         plan = await both.plans.drive(plan, moves={0: ADMITTED})
         await both.plans.drive(plan, status=PlanStatus.COMPLETED)
     both.clock.advance(2)
@@ -189,16 +189,16 @@ async def test_a_partition_that_is_away_does_not_stop_the_others(
     gone.kill()
     there = [one for one in saved if is_there(partition_of(one))]
     assert 0 < len(there) < len(saved)
-    found = await both.triggers.look()
+    found = await both.triggers.claim()
     assert [one.id for one in found.triggers] == sorted(there)
     assert found.next_seconds == AWAY_SECONDS
-    claimed = await both.plans.look()
+    claimed = await both.plans.claim()
     assert 0 < len(claimed.plans) < len(NAMES)
     assert claimed.next_seconds == AWAY_SECONDS
     with pytest.raises(StoreUnavailable):  # who asks for all is told that some are missing
         await both.triggers.port.find_all()
     gone.restart()
     cluster.wait_ok()
-    assert {*there, *await both.triggers.take_due()} == set(saved)
+    assert {*there, *await both.triggers.claim_ids()} == set(saved)
     ids = {plan.id for plan in claimed.plans}
     assert ids | set(await both.plans.claim_ids()) == set(NAMES)

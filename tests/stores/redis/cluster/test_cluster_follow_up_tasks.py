@@ -70,7 +70,7 @@ async def test_a_follower_lives_where_its_task_does(driver: StoreDriver) -> None
     assert {partition_of(one.task.id) for one in followers} == EACH_PARTITION
     for task, one in zip(tasks, followers, strict=True):
         assert partition_of(one.task.id) == partition_of(task.id)
-        await driver.commit(replace(driver.asked(Command.CANCEL, task), follows=(one,)))
+        await driver.commit(replace(driver.request(Command.CANCEL, task), follows=(one,)))
     made = sorted(one.task.id for one in followers)
     assert [task and task.id for task in await driver.store.views.load(made)] == made
     page = await driver.store.views.find(Filter(queue=FOLLOWERS), limit=100)
@@ -87,7 +87,7 @@ async def test_a_follower_lives_where_its_plan_does(driver: StoreDriver) -> None
     for _ in range(30):
         plan = await plans.ready()
         one = follower_of(driver, plan, f"of-{plan.id}")
-        await plans.commit(replace(await plans.asked(plan), follows=(one,)))
+        await plans.commit(replace(await plans.request(plan), follows=(one,)))
         made.append(one.task.id)
     assert {partition_of(task_id) for task_id in made} == EACH_PARTITION
     for claimed in await driver.claim(queues=(FOLLOWERS,)):
@@ -100,15 +100,15 @@ async def test_a_follower_that_lives_elsewhere_is_refused(driver: StoreDriver) -
     task = await driver.submit()
     good = driver.follower(task)
     for wrong in (elsewhere(good.task.id), "follower", f"follower.p{int(partition_of(task.id))}"):
-        away = driver.renamed(good, wrong)
+        away = driver.with_id(good, wrong)
         with pytest.raises(InvalidInput, match="follower"):
-            await driver.apply(replace(driver.asked(Command.CANCEL, task), follows=(away,)))
+            await driver.apply(replace(driver.request(Command.CANCEL, task), follows=(away,)))
     assert await driver.load(task.id) == task
     plans = PlanStoreDriver(driver.store, driver.clock)
     plan = await plans.ready()
-    away = driver.renamed(good, elsewhere(follower_of(driver, plan).task.id))
+    away = driver.with_id(good, elsewhere(follower_of(driver, plan).task.id))
     with pytest.raises(InvalidInput, match="partition"):
-        await plans.port.apply(replace(await plans.asked(plan), follows=(away,)))
+        await plans.port.apply(replace(await plans.request(plan), follows=(away,)))
     assert await plans.load(plan) == plan
 
 
@@ -116,10 +116,10 @@ async def test_a_follower_of_a_tenant_is_at_home_with_it_only(driver: StoreDrive
     task = await driver.submit(tenant="t")
     others = (driver.follower(None, tenant=tenant) for tenant in TENANTS)
     other = next(one for one in others if partition_of(one.task.id) != partition_of(task.id))
-    moved = driver.renamed(other, driver.store.colocated_id("follower", task_id=task.id))
+    moved = driver.with_id(other, driver.store.colocated_id("follower", task_id=task.id))
     for away in (other, moved):
         with pytest.raises(InvalidInput):
-            await driver.apply(replace(driver.asked(Command.CANCEL, task), follows=(away,)))
+            await driver.apply(replace(driver.request(Command.CANCEL, task), follows=(away,)))
     assert await driver.load(task.id) == task
 
 

@@ -133,7 +133,7 @@ async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerDri
 async def test_a_plan_is_a_hash_with_the_documents_fields(
     bench: Bench, plans: PlanStoreDriver
 ) -> None:
-    plan = await plans.driven(name="p", max_concurrency=5)
+    plan = await plans.start(name="p", max_concurrency=5)
     plan = await plans.drive(plan, progress=0.25)
     record = bench.ask("HGETALL", "plan:p")
     assert set(record) >= PLAN
@@ -146,7 +146,7 @@ async def test_a_plan_is_a_hash_with_the_documents_fields(
 
 
 async def test_the_tasks_that_have_a_slot_are_named(bench: Bench, plans: PlanStoreDriver) -> None:
-    plan = await plans.driven(name="p")
+    plan = await plans.start(name="p")
     plan = await plans.drive(plan, moves={0: ADMITTED, 1: ADMITTED, 3: ADMITTED})
     assert bench.ask("ZRANGE", "plan:p:admitted", 0, -1) == ["p.task-0", "p.task-1", "p.task-3"]
     plan = await plans.drive(plan, moves={0: COMPLETED, 1: WAITING})
@@ -163,7 +163,7 @@ async def test_a_plan_that_has_settled_expires_and_no_other(
     def left() -> set[int]:
         return {int(bench.ask("TTL", name)) for name in OF_A_PLAN}
 
-    plan = await plans.drive(await plans.driven(name="p"), moves={0: ADMITTED})
+    plan = await plans.drive(await plans.start(name="p"), moves={0: ADMITTED})
     assert left() == {FOREVER}
     plan = await plans.drive(plan, status=PlanStatus.COMPLETED)
     assert all(30 * DAY - 60 <= seconds <= 30 * DAY for seconds in left())
@@ -175,7 +175,7 @@ async def test_a_plan_that_has_settled_expires_and_no_other(
 async def test_what_the_server_let_go_of_a_plan_is_swept(
     bench: Bench, plans: PlanStoreDriver
 ) -> None:
-    await plans.settled(name="p")
+    await plans.create_settled(name="p")
     for name in OF_A_PLAN:
         bench.ask("DEL", name)
     assert await bench.store.admin.doctor(fix=False, limit=10) == []  # it waits to be swept
@@ -188,11 +188,11 @@ async def test_what_the_server_let_go_of_a_plan_is_swept(
 async def test_a_plan_made_anew_under_an_old_name_is_listed_once_and_not_swept(
     bench: Bench, plans: PlanStoreDriver
 ) -> None:
-    await plans.settled(name="p", keep_seconds=1)
+    await plans.create_settled(name="p", keep_seconds=1)
     for name in OF_A_PLAN:
         bench.ask("DEL", name)
     bench.clock.advance(2 * DAY)
-    again = await plans.settled(name="p")
+    again = await plans.create_settled(name="p")
     assert await plans.all_ids() == ["p"]
     assert await plans.prune() == 0
     assert await plans.load(again) == again

@@ -75,20 +75,20 @@ async def test_a_trigger_that_cannot_be_read_stops_none_of_its_neighbours(
     bench.ask(command, key, *(arg.encode(errors="surrogateescape") for arg in args))
     assert await bench.triggers.due() == ["a", "c"]
     with caplog.at_level(logging.WARNING):
-        assert await bench.triggers.take_due() == ["a", "c"]
+        assert await bench.triggers.claim_ids() == ["a", "c"]
     assert "bad" in caplog.text
     caplog.clear()
     bench.clock.advance(3600)
-    assert await bench.triggers.take_due() == ["a", "c"]  # it is not met again
+    assert await bench.triggers.claim_ids() == ["a", "c"]  # it is not met again
     assert caplog.text == ""
     (says,) = await told(bench, fix=True)
     assert says.startswith("trigger bad: ")
-    assert await bench.triggers.take_due() == []
+    assert await bench.triggers.claim_ids() == []
     assert await bench.triggers.all_ids() == ["a", "c"]
     with pytest.raises(SerialisationError):
         await bench.store.triggers.find("bad")
     again = await bench.triggers.save_due("bad")
-    assert await bench.triggers.take_due() == [again.id]
+    assert await bench.triggers.claim_ids() == [again.id]
     assert await told(bench) == []
 
 
@@ -98,7 +98,7 @@ async def test_a_trigger_under_a_key_of_another_program_is_told(bench: Dues) -> 
     bench.ask("DEL", "trigger:bad")
     bench.ask("SET", "trigger:bad", "foreign")
     bench.clock.advance(31)
-    assert await bench.triggers.take_due() == ["a"]
+    assert await bench.triggers.claim_ids() == ["a"]
     for ask in (
         bench.store.triggers.find("bad"),
         bench.triggers.fire(held),
@@ -136,7 +136,7 @@ async def test_a_plan_that_cannot_be_read_stops_none_of_its_neighbours(
 
 
 async def test_a_plan_with_members_of_another_program_is_not_half_written(bench: Dues) -> None:
-    plan = await bench.plans.driven(name="p")
+    plan = await bench.plans.start(name="p")
     bench.ask("SET", "plan:p:members", "foreign")
     before = bench.ask("HGETALL", "plan:p")
     with pytest.raises(StoreForeign, match="plan:p:members"):
@@ -146,7 +146,7 @@ async def test_a_plan_with_members_of_another_program_is_not_half_written(bench:
 
 
 async def test_a_plan_made_anew_inherits_nothing(bench: Dues) -> None:
-    plan = await bench.plans.driven(name="p")
+    plan = await bench.plans.start(name="p")
     await bench.plans.drive(plan, moves={0: ADMITTED})
     bench.ask("DEL", "plan:p")
     again = await bench.plans.create("p")
@@ -170,7 +170,7 @@ async def test_a_plan_is_not_made_over_keys_of_another_program(bench: Dues, key:
 @pytest.mark.parametrize("name", ["lease:a", "a:members", "", "a b", "*"])
 async def test_a_name_that_none_can_have_is_not_found(bench: Dues, name: str) -> None:
     await bench.triggers.take(await bench.triggers.save("a"))
-    await bench.plans.driven(name="a")
+    await bench.plans.start(name="a")
     assert await bench.store.triggers.find(name) is None
     assert await DocumentedTriggers(bench.store).remove(name) is False
     assert list(await bench.store.plans.load([name, "a"])) == [None, await one_plan(bench)]
@@ -226,9 +226,9 @@ async def stocked(bench: Dues) -> Dues:
     await bench.triggers.save("waits", due_in=63.25)
     await bench.triggers.take(await bench.triggers.save("leased", declared=True))
     await bench.triggers.end(await bench.triggers.save("ended"))
-    plan = await bench.plans.driven(name="settled")
+    plan = await bench.plans.start(name="settled")
     await bench.plans.drive(plan, status=PlanStatus.COMPLETED)
-    plan = await bench.plans.driven(name="driven")
+    plan = await bench.plans.start(name="driven")
     await bench.plans.drive(plan, moves={0: ADMITTED, 1: COMPLETED})
     await bench.plans.ready("ready", delay_seconds=9)
     assert await told(bench) == []
@@ -275,19 +275,19 @@ async def test_with_the_memory_full_what_adds_is_refused_and_what_ends_gets_thro
         bench = with_driver(made)
         triggers, plans = bench.triggers, bench.plans
         fires, ends = await triggers.save_due("fires"), await triggers.save_due("ends")
-        plan = await plans.driven(name="p")
+        plan = await plans.start(name="p")
         fill(server)
         with pytest.raises(StoreFull):
             await triggers.save("more", reason=LARGE)
         with pytest.raises(StoreFull):
             await plans.create("more", digest=LARGE)
-        held = {one.id: one for one in (await triggers.look()).triggers}
+        held = {one.id: one for one in (await triggers.claim()).triggers}
         assert set(held) == {fires.id, ends.id}
         with pytest.raises(StoreFull):
             await triggers.fire(held["fires"])
         assert await triggers.load(fires) == held["fires"]
         assert await triggers.tasks() == []
-        put_off = triggers.changed(held["fires"], fire_time=held["fires"].fire_time)
+        put_off = triggers.change(held["fires"], fire_time=held["fires"].fire_time)
         assert isinstance(await triggers.apply(put_off), Changed)
         await triggers.end(held["ends"])
         assert await plans.renew(plan) is True
@@ -311,7 +311,7 @@ async def test_nothing_is_written_of_a_change_whose_second_queue_cannot_be_used(
     ]
     before = bench.names()
     with pytest.raises(StoreForeign, match="queue:tasks:mail"):
-        await bench.triggers.commit(bench.triggers.changed(held, *tasks))
+        await bench.triggers.commit(bench.triggers.change(held, *tasks))
     assert bench.names() == before
     assert await bench.triggers.load(held) == held
     bench.ask("DEL", "queue:tasks:mail")
@@ -322,7 +322,7 @@ async def test_a_change_that_found_no_room_takes_none_from_the_next(bench: Dues)
         await bench.triggers.take(await bench.triggers.save_due(name)) for name in "ab"
     ]
     three = [bench.triggers.submission(first, key=f"k-{n}") for n in range(3)]
-    changes = [bench.triggers.changed(first, *three), bench.triggers.fired(second)]
+    changes = [bench.triggers.change(first, *three), bench.triggers.decide_fire(second)]
     found = await bench.store.triggers.apply(changes, depth_limit=2)
     assert [type(one) for one in found] == [NoRoom, Changed]
     assert len(await bench.triggers.tasks()) == 1
@@ -332,16 +332,16 @@ async def test_a_batch_of_firings_goes_in_many_short_steps(bench: Dues) -> None:
     names = [f"t-{n:03}" for n in range(70)]
     for name in names:
         await bench.triggers.save_due(name)
-    leased = (await bench.triggers.look(limit=60)).triggers
+    leased = (await bench.triggers.claim(limit=60)).triggers
     assert [one.id for one in leased] == names[:60]
     changes = [
-        bench.triggers.fired(one) if n % 5 else bench.triggers.changed(one)
+        bench.triggers.decide_fire(one) if n % 5 else bench.triggers.change(one)
         for n, one in enumerate(leased)
     ]
     found = await bench.store.triggers.apply(changes, depth_limit=1000)
     made = [len(one.tasks) for one in found if isinstance(one, Changed)]
     assert made == [1 if n % 5 else 0 for n in range(60)]
-    assert await bench.triggers.take_due() == names[60:]
+    assert await bench.triggers.claim_ids() == names[60:]
 
 
 async def test_what_is_written_is_counted_so_that_a_loss_is_noticed(bench: Dues) -> None:
@@ -352,7 +352,7 @@ async def test_what_is_written_is_counted_so_that_a_loss_is_noticed(bench: Dues)
     assert writes() == 2
     await bench.triggers.fire(held)  # the change, and its task
     assert writes() == 4
-    await bench.plans.driven()  # created, sealed, handed out
+    await bench.plans.start()  # created, sealed, handed out
     assert writes() == 7
 
 
@@ -364,7 +364,7 @@ async def test_ten_thousand_tasks_are_written_once_and_not_read_by_the_way(bench
     for script in (scripts.PLAN_CLAIM, scripts.PLAN_APPLY, scripts.PLAN_RENEW):
         assert plan_trigger_hash.TASKS.name not in script.source
         assert "HGETALL" not in script.source
-    plan = await bench.plans.driven(name="p", size=SLOTS, waves=(1, SLOTS))
+    plan = await bench.plans.start(name="p", size=SLOTS, waves=(1, SLOTS))
     plan = await bench.plans.drive(plan, moves=dict.fromkeys(range(500), ADMITTED))
     moves = dict.fromkeys(range(500), COMPLETED) | dict.fromkeys(range(500, 1000), ADMITTED)
     plan = await bench.plans.drive(plan, moves=moves)

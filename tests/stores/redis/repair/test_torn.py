@@ -271,7 +271,7 @@ async def test_workers_mend_what_a_process_without_sweeps_has_torn(
         async with opened(url) as other:
             rights.take(command)
             with suppress(HoldfastError):
-                await other.apply(other.asked(Command.ROLLBACK, ended))
+                await other.apply(other.request(Command.ROLLBACK, ended))
             with suppress(HoldfastError):
                 await other.submit(id="from-elsewhere", tenant="b")
             rights.give_back(command)

@@ -23,7 +23,7 @@ ALL = 1_000
 TENANTS = (None, "a", "b", "c", "d")  # a store in parts keeps them apart
 
 
-async def sealed(store: Store, *, limit: int = ALL) -> int:
+async def seal_all(store: Store, *, limit: int = ALL) -> int:
     """All that was loose; how many."""
     count = 0
     for _ in range(ALL):
@@ -35,9 +35,9 @@ async def sealed(store: Store, *, limit: int = ALL) -> int:
     raise AssertionError("there is always more to seal")
 
 
-async def whole(store: Store, *, limit: int = ALL) -> list[AuditLink]:
+async def read_chain(store: Store, *, limit: int = ALL) -> list[AuditLink]:
     """The links that are kept, page by page, after all was sealed and hangs together."""
-    await sealed(store)
+    await seal_all(store)
     links: list[AuditLink] = []
     chain = await store.admin.chain(limit=limit)
     base = chain.base
@@ -62,7 +62,7 @@ async def cancel_many(driver: StoreDriver, number: int) -> list[str]:
     return [await cancel_one(driver, TENANTS[n % len(TENANTS)]) for n in range(number)]
 
 
-def refused(driver: StoreDriver, about: str = "store", **fields: str) -> Audit:
+def build_refusal(driver: StoreDriver, about: str = "store", **fields: str) -> Audit:
     by = By(actor=fields.pop("actor", "ada"), origin="::1", reason=fields.pop("reason", ""))
     return Audit(
         task_id=about,
@@ -80,7 +80,7 @@ def entries(links: list[AuditLink]) -> list[Audit]:
     return [link.entry for link in links]
 
 
-def by_time(found: list[Audit]) -> list[Audit]:
+def sort_by_time(found: list[Audit]) -> list[Audit]:
     return sorted(found, key=lambda entry: (entry.at, entry.task_id))
 
 
@@ -92,35 +92,35 @@ class Chaining(Contract):
 
     async def test_the_links_hang_together_from_the_start(self) -> None:
         ids = await cancel_many(self.driver, 7)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert (await self.store.admin.chain(limit=1)).base == Anchor(seq=0, hash=START)
         assert [link.seq for link in links] == [1, 2, 3, 4, 5, 6, 7]
         assert sorted(link.entry.task_id for link in links) == sorted(ids)
 
     async def test_what_a_person_did_to_a_task_is_in_the_chain_once(self) -> None:
         task = await self.driver.submit(tenant="t")
-        asked = self.driver.asked(Command.CANCEL, task)
+        asked = self.driver.request(Command.CANCEL, task)
         await self.driver.commit(asked)
         await self.driver.commit(asked)
-        assert isinstance(await self.driver.apply(self.driver.asked(Command.PAUSE, task)), Stale)
-        assert entries(await whole(self.store)) == [asked.audit]
+        assert isinstance(await self.driver.apply(self.driver.request(Command.PAUSE, task)), Stale)
+        assert entries(await read_chain(self.store)) == [asked.audit]
 
     async def test_what_the_engine_does_is_not_in_the_chain(self) -> None:
         await self.driver.complete(await self.driver.start())
         await self.driver.suspend(await self.driver.start())
-        assert await whole(self.store) == []
+        assert await read_chain(self.store) == []
 
     async def test_what_was_refused_is_in_the_chain(self) -> None:
         task = await self.driver.submit(tenant="t")
         ask = OperatorRequest(by=ASKER, now=self.clock.now(), request="r")
         entry = refusal(task, Command.DISCARD, ask, "illegal-transition")
         await self.store.admin.audit(entry)
-        assert entries(await whole(self.store)) == [entry]
+        assert entries(await read_chain(self.store)) == [entry]
 
     async def test_what_was_done_beside_the_tasks_is_in_the_chain_and_no_refusal(self) -> None:
         for about in ("store", "queue:slow", "worker:w-1", "plan:p", "trigger:t", ""):
-            await self.store.admin.audit(replace(refused(self.driver, about), refused=None))
-        assert len(await whole(self.store)) == 6
+            await self.store.admin.audit(replace(build_refusal(self.driver, about), refused=None))
+        assert len(await read_chain(self.store)) == 6
         assert (await self.store.views.stats()).refused == {}
 
     async def test_what_was_done_to_a_switch_is_in_the_chain(self) -> None:
@@ -128,7 +128,7 @@ class Chaining(Contract):
             for _ in range(2):
                 await self.switches.off(switch)
                 await self.switches.on(switch)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert len(links) == 4 * len(Switch)
         assert sorted(e.command for e in entries(links)) == sorted(
             f"{switch}-{stood}" for switch in Switch for stood in ("on", "off", "on", "off")
@@ -137,48 +137,48 @@ class Chaining(Contract):
     async def test_what_a_person_did_to_a_plan_is_in_the_chain_once(self) -> None:
         plan = await self.plans.ready()
         entry = self.plans.audit(plan, "pause")
-        change = await self.plans.asked(plan, audit=entry)
+        change = await self.plans.request(plan, audit=entry)
         await self.plans.commit(change)
         await self.plans.commit(change)
-        await self.plans.refused(await self.plans.asked(plan, audit=entry))
-        assert entries(await whole(self.store)) == [entry]
+        await self.plans.expect_stale(await self.plans.request(plan, audit=entry))
+        assert entries(await read_chain(self.store)) == [entry]
 
     async def test_what_a_driver_tells_of_its_plan_is_in_the_chain(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         entry = self.plans.audit(plan, "pause")
-        await self.plans.commit(await self.plans.decided(plan, next=PlanNext.LOOK, audit=entry))
-        assert entries(await whole(self.store)) == [entry]
+        await self.plans.commit(await self.plans.decide(plan, next=PlanNext.LOOK, audit=entry))
+        assert entries(await read_chain(self.store)) == [entry]
 
     async def test_what_a_person_did_to_a_trigger_is_in_the_chain_once(self) -> None:
         saved = await self.triggers.save(tenant="t")
         entry = self.triggers.audit(saved, "pause")
-        change = self.triggers.changed(saved, audit=entry)
+        change = self.triggers.change(saved, audit=entry)
         await self.triggers.commit(change)
         await self.triggers.commit(change)
-        await self.triggers.refused(self.triggers.changed(saved, audit=entry))
-        assert entries(await whole(self.store)) == [entry]
+        await self.triggers.expect_stale(self.triggers.change(saved, audit=entry))
+        assert entries(await read_chain(self.store)) == [entry]
 
     async def test_the_entries_of_all_that_people_do_are_in_one_chain(
         self,
     ) -> None:
         wanted = []
         for tenant in TENANTS:
-            asked = self.driver.asked(Command.CANCEL, await self.driver.submit(tenant=tenant))
+            asked = self.driver.request(Command.CANCEL, await self.driver.submit(tenant=tenant))
             await self.driver.commit(asked)
             saved = await self.triggers.save(tenant=tenant)
-            changed = self.triggers.changed(saved, audit=self.triggers.audit(saved, "pause"))
+            changed = self.triggers.change(saved, audit=self.triggers.audit(saved, "pause"))
             await self.triggers.commit(changed)
             plan = await self.plans.ready()
-            decided = await self.plans.asked(plan, audit=self.plans.audit(plan, "pause"))
+            decided = await self.plans.request(plan, audit=self.plans.audit(plan, "pause"))
             await self.plans.commit(decided)
-            said = refused(self.driver, f"queue:{tenant}")
+            said = build_refusal(self.driver, f"queue:{tenant}")
             await self.store.admin.audit(said)
             await self.switches.off(Switch.INTAKE, f"q-{tenant}")
             thrown = self.switches.audit(Switch.INTAKE, f"q-{tenant}", on=False)
             wanted += [asked.audit, changed.audit, decided.audit, said, thrown]
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert [link.seq for link in links] == list(range(1, len(wanted) + 1))
-        assert by_time(entries(links)) == by_time([entry for entry in wanted if entry])
+        assert sort_by_time(entries(links)) == sort_by_time([entry for entry in wanted if entry])
 
     async def test_what_was_done_to_one_task_stays_in_its_order(self) -> None:
         tasks = [await self.driver.submit(tenant=tenant) for tenant in TENANTS]
@@ -186,22 +186,22 @@ class Chaining(Contract):
         for step in steps:
             for task in tasks:
                 await self.driver.ask(step, task)
-        links = await whole(self.store, limit=3)
+        links = await read_chain(self.store, limit=3)
         for task in tasks:
             assert [e.command for e in entries(links) if e.task_id == task.id] == list(steps)
 
     @pytest.mark.parametrize("odd", ["", "Zoë ‐ 漢字 🙂", "a\r\nb\x1b[0m\0", '"\\/\u2028', "\x7f"])
     async def test_an_entry_comes_back_as_its_hash_was_made(self, odd: str) -> None:
         self.clock.advance(0.1 + 0.2)
-        entry = refused(self.driver, f"queue:{odd}", actor=odd, reason=odd)
+        entry = build_refusal(self.driver, f"queue:{odd}", actor=odd, reason=odd)
         await self.store.admin.audit(entry)
         await cancel_one(self.driver)
-        assert entry in entries(await whole(self.store))
+        assert entry in entries(await read_chain(self.store))
 
     async def test_the_chain_is_read_page_by_page(self) -> None:
         await cancel_many(self.driver, 7)
-        links = await whole(self.store)
-        assert await whole(self.store, limit=2) == links
+        links = await read_chain(self.store)
+        assert await read_chain(self.store, limit=2) == links
         chain = await self.store.admin.chain(after=3, limit=2)
         assert (list(chain.links), chain.head) == (links[3:5], links[-1].anchor)
         assert (await self.store.admin.chain(after=7, limit=2)).links == ()
@@ -215,27 +215,27 @@ class Sealing(Contract):
         await cancel_many(self.driver, 7)
         chain = await self.store.admin.chain(limit=ALL)
         assert chain.loose + len(chain.links) == 7
-        assert await sealed(self.store, limit=limit) == chain.loose
-        assert len(await whole(self.store)) == 7
+        assert await seal_all(self.store, limit=limit) == chain.loose
+        assert len(await read_chain(self.store)) == 7
 
     async def test_sealing_again_changes_nothing(self) -> None:
         await cancel_many(self.driver, 5)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert await self.store.admin.seal(limit=ALL) == 0
-        assert await whole(self.store) == links
+        assert await read_chain(self.store) == links
 
     async def test_later_entries_hang_on_the_earlier_ones(self) -> None:
         await cancel_many(self.driver, 3)
-        earlier = await whole(self.store)
+        earlier = await read_chain(self.store)
         await cancel_many(self.driver, 3)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert links[:3] == earlier
         assert len(links) == 6
 
     async def test_many_who_seal_at_once_seal_each_entry_once(self) -> None:
         ids = await cancel_many(self.driver, 12)
-        await asyncio.gather(*(sealed(self.store, limit=2) for _ in range(5)))
-        links = await whole(self.store)
+        await asyncio.gather(*(seal_all(self.store, limit=2) for _ in range(5)))
+        links = await read_chain(self.store)
         assert sorted(link.entry.task_id for link in links) == sorted(ids)
 
     async def test_what_is_written_while_it_is_sealed_is_sealed_once(self) -> None:
@@ -245,7 +245,7 @@ class Sealing(Contract):
                 await asyncio.sleep(0)
 
         ids, *_ = await asyncio.gather(cancel_many(self.driver, 12), seal_on(), seal_on())
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert sorted(link.entry.task_id for link in links) == sorted(ids)
 
     async def test_audits_show_what_is_sealed_and_what_is_not(self) -> None:
@@ -254,7 +254,7 @@ class Sealing(Contract):
         assert [entry.task_id for entry in before] == ids[::-1]
         await self.store.admin.seal(limit=2)
         assert list(await self.store.admin.audits(limit=ALL)) == before
-        await sealed(self.store)
+        await seal_all(self.store)
         assert list(await self.store.admin.audits(limit=ALL)) == before
         ids += await cancel_many(self.driver, 3)
         seen = [
@@ -270,7 +270,7 @@ class Tampering(Contract):
 
     async def test_a_changed_entry_is_found(self) -> None:
         await cancel_many(self.driver, 4)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         for at, link in enumerate(links):
             changed = replace(link, entry=replace(link.entry, by=By(actor="nobody")))
             broken = first_break(Anchor(), [*links[:at], changed, *links[at + 1 :]])
@@ -279,13 +279,13 @@ class Tampering(Contract):
 
     async def test_a_missing_entry_is_found(self) -> None:
         await cancel_many(self.driver, 4)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         for at in range(len(links) - 1):
             assert first_break(Anchor(), links[:at] + links[at + 1 :]) is not None
 
     async def test_entries_that_changed_places_are_found(self) -> None:
         await cancel_many(self.driver, 4)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         for one, other in pairwise(links):
             swapped = [replace(one, entry=other.entry), replace(other, entry=one.entry)]
             there = [*links[: one.seq - 1], *swapped, *links[other.seq :]]
@@ -293,7 +293,7 @@ class Tampering(Contract):
 
     async def test_a_missing_end_is_shown_by_the_head(self) -> None:
         await cancel_many(self.driver, 4)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert (await self.store.admin.chain(limit=ALL)).head not in [
             one.anchor for one in links[:-1]
         ]
@@ -302,18 +302,18 @@ class Tampering(Contract):
 class PruningAudits(Contract):
     async def test_the_chain_hangs_on_what_was_cleaned_up_last(self) -> None:
         await cancel_many(self.driver, 6)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert await prune(self.driver, Kept.AUDIT, older_than_seconds=2.5, dry_run=True) == 3
-        assert await whole(self.store) == links
+        assert await read_chain(self.store) == links
         assert await prune(self.driver, Kept.AUDIT, older_than_seconds=2.5) == 3
         chain = await self.store.admin.chain(limit=ALL)
         assert (chain.base, chain.head) == (links[2].anchor, links[-1].anchor)
-        assert await whole(self.store) == links[3:]
+        assert await read_chain(self.store) == links[3:]
         assert len(await self.store.admin.audits(limit=ALL)) == 3
 
     async def test_the_time_of_the_newest_that_is_gone_is_kept_with_the_base(self) -> None:
         await cancel_many(self.driver, 6)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert (await self.store.admin.chain(limit=ALL)).base_at is None
         assert await prune(self.driver, Kept.AUDIT, limit=2, older_than_seconds=2.5) == 2
         assert (await self.store.admin.chain(limit=ALL)).base_at == links[1].entry.at
@@ -324,28 +324,28 @@ class PruningAudits(Contract):
 
     async def test_no_more_than_the_limit_goes_at_once(self) -> None:
         await cancel_many(self.driver, 5)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         self.clock.advance(10)
         assert await prune(self.driver, Kept.AUDIT, limit=2) == 2
-        assert await whole(self.store) == links[2:]
+        assert await read_chain(self.store) == links[2:]
         assert [await prune(self.driver, Kept.AUDIT, limit=2) for _ in range(3)] == [2, 1, 0]
-        assert await whole(self.store) == []
+        assert await read_chain(self.store) == []
 
     async def test_the_chain_goes_on_where_it_was_when_all_of_it_is_gone(self) -> None:
         await cancel_many(self.driver, 3)
-        last = (await whole(self.store))[-1]
+        last = (await read_chain(self.store))[-1]
         self.clock.advance(10)
         assert await prune(self.driver, Kept.AUDIT) == 3
         chain = await self.store.admin.chain(limit=ALL)
         assert (chain.base, chain.head, chain.links) == (last.anchor, last.anchor, ())
         await cancel_many(self.driver, 2)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert [link.seq for link in links] == [4, 5]
         assert first_break(last.anchor, links) is None
 
     async def test_links_asked_for_behind_a_cleaned_up_one_begin_with_the_oldest_kept(self) -> None:
         await cancel_many(self.driver, 5)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         await prune(self.driver, Kept.AUDIT, older_than_seconds=1.5)
         assert list((await self.store.admin.chain(after=1, limit=1)).links) == [links[3]]
 
@@ -353,7 +353,7 @@ class PruningAudits(Contract):
         ids = await cancel_many(self.driver, 8)
         await self.store.admin.seal(limit=2)
         assert await prune(self.driver, Kept.AUDIT, older_than_seconds=3.5) == 4
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         assert sorted(link.entry.task_id for link in links) == sorted(ids[4:])
         ids += await cancel_many(self.driver, 2)
-        assert sorted(e.task_id for e in entries(await whole(self.store))) == sorted(ids[4:])
+        assert sorted(e.task_id for e in entries(await read_chain(self.store))) == sorted(ids[4:])

@@ -7,12 +7,18 @@ import asyncio
 
 from holdfast.domain.task.transition import Shut
 from holdfast.ports import Switch, Topic
-from holdfast.testing.contract.admin.audit import cancel_many, entries, refused, sealed, whole
+from holdfast.testing.contract.admin.audit import (
+    build_refusal,
+    cancel_many,
+    entries,
+    read_chain,
+    seal_all,
+)
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import StoreDriver, patience
 from holdfast.testing.contract.drivers.switch_driver import SwitchDriver
 from holdfast.testing.contract.tasks.signals import waiting
-from holdfast.testing.contract.views.measures import timed, timings
+from holdfast.testing.contract.views.measures import build_timings, load_timings
 
 
 class OperatingDurability(Contract):
@@ -22,7 +28,7 @@ class OperatingDurability(Contract):
         await self.driver.submit()
         for switch in Switch:
             await self.switches.off(switch)
-        before = set(await self.switches.all())
+        before = set(await self.switches.settings())
         await self.store.close()
         async with self.open_again() as store:
             again = StoreDriver(store, self.clock)
@@ -33,9 +39,9 @@ class OperatingDurability(Contract):
 
     async def test_measures_and_audits_are_there_again_after_a_restart(self) -> None:
         await self.driver.suspend(await self.driver.start_past_stage(tenant="t"))
-        await self.store.admin.observe([timed(0, 3)])
+        await self.store.admin.observe([build_timings(0, 3)])
         await cancel_many(self.driver, 3)
-        links = await whole(self.store)
+        links = await read_chain(self.store)
         await cancel_many(self.driver, 2)
         audits, errors = (
             await self.store.admin.audits(limit=10),
@@ -43,11 +49,11 @@ class OperatingDurability(Contract):
         )
         await self.store.close()
         async with self.open_again() as store:
-            assert await timings(StoreDriver(store, self.clock)) == [timed(0, 3)]
+            assert await load_timings(StoreDriver(store, self.clock)) == [build_timings(0, 3)]
             assert (await store.views.stats()).checkpoints == 1
             assert list(await store.admin.audits(limit=10)) == list(audits)
             assert list(await store.views.error_groups(limit=10)) == list(errors)
-            after = await whole(store)
+            after = await read_chain(store)
             assert (after[:3], len(after)) == (links, 5)
         await self.store.open()
 
@@ -73,12 +79,12 @@ class OperatingDurability(Contract):
 
     async def test_two_that_write_and_seal_at_once_make_one_chain(self) -> None:
         async with self.open_again() as store:
-            audits = [refused(self.driver, f"queue:{n}") for n in range(12)]
+            audits = [build_refusal(self.driver, f"queue:{n}") for n in range(12)]
             sides = [self.store, store]
             await asyncio.gather(
                 *(sides[n % 2].admin.audit(entry) for n, entry in enumerate(audits)),
-                *(sealed(side, limit=2) for side in sides),
+                *(seal_all(side, limit=2) for side in sides),
             )
-            links = await whole(self.store)
-            assert await whole(store) == links
+            links = await read_chain(self.store)
+            assert await read_chain(store) == links
         assert sorted(e.task_id for e in entries(links)) == sorted(e.task_id for e in audits)

@@ -218,7 +218,7 @@ class OtherKinds(Contract):
         task = await self.driver.start_past_stage(data={"order": "o-1"})
         await self.driver.suspend(await self.driver.finish_stage(task, order="o-1"))
         await self.driver.ask(Command.ROLLBACK, task)
-        task = await self.driver.commit(self.driver.undone(await self.driver.take()))
+        task = await self.driver.commit(self.driver.decide_undo(await self.driver.take()))
         newer = (await self.driver.detail(task)).data
         failed = self.driver.failure(task, retry_seconds=None)
         await self.driver.commit(decide.undo_failed(task, failed, Retry(), now=self.clock.now()))

@@ -27,7 +27,7 @@ INTAKE, CLAIMING, DRAIN = Switch.INTAKE, Switch.CLAIMING, Switch.DRAIN
 
 class Switching(Contract):
     async def test_no_switch_is_thrown_in_a_new_store(self) -> None:
-        assert list(await self.switches.all()) == []
+        assert list(await self.switches.settings()) == []
 
     @pytest.mark.parametrize("switch", list(Switch))
     async def test_a_thrown_switch_is_shown_with_who_threw_it_and_when(
@@ -35,7 +35,7 @@ class Switching(Contract):
     ) -> None:
         entry = self.switches.audit(switch, "slow", on=False)
         assert await self.store.admin.set_switch(switch, "slow", on=False, audit=entry)
-        assert list(await self.switches.all()) == [
+        assert list(await self.switches.settings()) == [
             SwitchSetting(switch=switch, name="slow", by=entry.by, at=entry.at)
         ]
 
@@ -43,13 +43,13 @@ class Switching(Contract):
     async def test_a_switch_that_was_set_back_is_not_shown(self, switch: Switch) -> None:
         await self.switches.off(switch)
         assert await self.switches.on(switch)
-        assert list(await self.switches.all()) == []
+        assert list(await self.switches.settings()) == []
 
     async def test_each_switch_stands_for_itself(self) -> None:
         for switch, name in ((INTAKE, "a"), (CLAIMING, "a"), (INTAKE, "b"), (DRAIN, "a")):
             assert await self.switches.off(switch, name)
         assert await self.switches.on(INTAKE, "a")
-        assert await self.switches.thrown() == [(CLAIMING, "a"), (DRAIN, "a"), (INTAKE, "b")]
+        assert await self.switches.names() == [(CLAIMING, "a"), (DRAIN, "a"), (INTAKE, "b")]
 
     async def test_throwing_it_again_changes_nothing_and_says_so(self) -> None:
         first = self.switches.audit(INTAKE, "slow", on=False)
@@ -57,7 +57,7 @@ class Switching(Contract):
         self.clock.advance(5)
         second = replace(self.switches.audit(INTAKE, "slow", on=False), by=By(actor="bob"))
         assert not await self.store.admin.set_switch(INTAKE, "slow", on=False, audit=second)
-        (thrown,) = await self.switches.all()
+        (thrown,) = await self.switches.settings()
         assert (thrown.by, thrown.at) == (first.by, first.at)
 
     async def test_setting_back_what_is_not_thrown_changes_nothing_and_says_so(self) -> None:
@@ -146,28 +146,32 @@ class PausedIntake(Contract):
     async def test_a_trigger_finds_no_room_while_the_intake_is_off(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         await self.switches.off(INTAKE)
-        assert await self.triggers.untouched(self.triggers.fired(held)) == NoRoom("default")
+        assert await self.triggers.expect_untouched(self.triggers.decide_fire(held)) == NoRoom(
+            "default"
+        )
         await self.switches.on(INTAKE)
-        assert isinstance(await self.triggers.apply(self.triggers.fired(held)), Changed)
+        assert isinstance(await self.triggers.apply(self.triggers.decide_fire(held)), Changed)
 
     async def test_a_trigger_fires_into_all_of_its_queues_or_none(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         await self.switches.off(INTAKE, "slow")
         batch = [self.triggers.submission(held, key=f"{q}@1", queue=q) for q in ("default", "slow")]
-        assert await self.triggers.untouched(self.triggers.changed(held, *batch)) == NoRoom("slow")
-        assert isinstance(await self.triggers.apply(self.triggers.changed(held, batch[0])), Changed)
+        assert await self.triggers.expect_untouched(self.triggers.change(held, *batch)) == NoRoom(
+            "slow"
+        )
+        assert isinstance(await self.triggers.apply(self.triggers.change(held, batch[0])), Changed)
 
     async def test_a_trigger_is_changed_without_tasks_while_the_intake_is_off(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         await self.switches.off(INTAKE)
-        assert isinstance(await self.triggers.apply(self.triggers.changed(held)), Changed)
+        assert isinstance(await self.triggers.apply(self.triggers.change(held)), Changed)
 
     async def test_a_trigger_whose_task_is_there_moves_on_while_the_intake_is_off(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         first = self.triggers.submission(held)
         await self.driver.insert(first)
         await self.switches.off(INTAKE)
-        outcome = await self.triggers.apply(self.triggers.fired(held))
+        outcome = await self.triggers.apply(self.triggers.decide_fire(held))
         assert isinstance(outcome, Changed)
         assert outcome.tasks == (Existing(first.task.id),)
 
@@ -241,13 +245,13 @@ class WorkerDrains(Contract):
             await self.store.tasks.renew(beat(worker), [], lease_seconds=LEASE_SECONDS)
             await self.switches.off(DRAIN, worker)
         await self.store.tasks.leave("w-1")
-        assert await self.switches.thrown() == [(DRAIN, "w-2")]
+        assert await self.switches.names() == [(DRAIN, "w-2")]
 
     async def test_a_worker_that_leaves_sets_no_queue_of_its_name_back(self) -> None:
         await self.switches.off(INTAKE, "w-1")
         await self.switches.off(CLAIMING, "w-1")
         await self.store.tasks.leave("w-1")
-        assert await self.switches.thrown() == [(CLAIMING, "w-1"), (INTAKE, "w-1")]
+        assert await self.switches.names() == [(CLAIMING, "w-1"), (INTAKE, "w-1")]
 
     async def test_a_worker_that_is_cleaned_up_takes_its_drain_with_it(self) -> None:
         await self.store.tasks.renew(beat("w-1"), [], lease_seconds=LEASE_SECONDS)
@@ -256,9 +260,9 @@ class WorkerDrains(Contract):
         await self.store.tasks.renew(beat("w-2"), [], lease_seconds=LEASE_SECONDS)
         await self.switches.off(DRAIN, "w-2")
         assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50, dry_run=True) == 1
-        assert await self.switches.thrown() == [(DRAIN, "w-1"), (DRAIN, "w-2")]
+        assert await self.switches.names() == [(DRAIN, "w-1"), (DRAIN, "w-2")]
         assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50) == 1
-        assert await self.switches.thrown() == [(DRAIN, "w-2")]
+        assert await self.switches.names() == [(DRAIN, "w-2")]
 
     async def test_a_drain_of_a_worker_that_had_left_before_is_cleaned_up(self) -> None:
         await self.store.tasks.renew(beat("w-1"), [], lease_seconds=LEASE_SECONDS)
@@ -266,6 +270,6 @@ class WorkerDrains(Contract):
             await self.switches.off(switch, name)
         queues = [(CLAIMING, "gone"), (INTAKE, "gone")]
         await prune(self.driver, Kept.WORKERS, older_than_seconds=50, dry_run=True)
-        assert await self.switches.thrown() == sorted([*queues, (DRAIN, "gone"), (DRAIN, "w-1")])
+        assert await self.switches.names() == sorted([*queues, (DRAIN, "gone"), (DRAIN, "w-1")])
         assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50) == 0
-        assert await self.switches.thrown() == sorted([*queues, (DRAIN, "w-1")])
+        assert await self.switches.names() == sorted([*queues, (DRAIN, "w-1")])

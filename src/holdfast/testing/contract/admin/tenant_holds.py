@@ -98,7 +98,7 @@ class TenantHolds(Contract):
         behind = await self.driver.submit(tenant=T)
         assert await self.driver.claim_ids() == [], "a rollback that has not begun"
         await self.switches.on(HOLD, T)
-        half = await self.driver.commit(self.driver.undone(await self.driver.take("w-2")))
+        half = await self.driver.commit(self.driver.decide_undo(await self.driver.take("w-2")))
         await self.switches.off(HOLD, T)
         back = await self.driver.give_back(half)
         assert (back.status, back.next_undo, back.crashes) == (
@@ -143,25 +143,25 @@ class TenantHolds(Contract):
         entry = self.switches.audit(HOLD, T, on=False)
         until = self.clock.now() + 60
         assert await self.store.admin.set_switch(HOLD, T, on=False, audit=entry, until=until)
-        (thrown,) = await self.switches.all()
+        (thrown,) = await self.switches.settings()
         assert (thrown.name, thrown.until) == (T, until)
 
     async def test_a_hold_that_is_over_keeps_nothing_back(self) -> None:
         task = await self.driver.submit(tenant=T)
         end = await self.switches.hold(T, seconds=60)
         self.clock.advance(59)
-        (thrown,) = await self.switches.all()
+        (thrown,) = await self.switches.settings()
         assert thrown.stands(self.clock.now())
         assert not await self.switches.release_over(T, end), "a worker whose clock is ahead"
         assert await self.driver.claim_ids("w-2") == []
         await self.switches.on(HOLD, T)
         end = await self.switches.hold(T, seconds=1)
         self.clock.advance(1)
-        (thrown,) = await self.switches.all()
+        (thrown,) = await self.switches.settings()
         assert not thrown.stands(self.clock.now())
         assert await self.driver.claim_ids() == [task.id]
         assert await self.switches.release_over(T, end)
-        assert await self.switches.all() == []
+        assert await self.switches.settings() == []
 
     async def test_what_a_claim_met_in_a_hold_comes_with_the_release_after_its_end(self) -> None:
         task = await self.driver.submit(tenant=T)
@@ -177,12 +177,12 @@ class TenantHolds(Contract):
         end = await self.switches.hold(T, seconds=60)
         self.clock.advance(61)
         assert await self.switches.off(HOLD, T), "it was not held any more"
-        (thrown,) = await self.switches.all()
+        (thrown,) = await self.switches.settings()
         assert (thrown.until, thrown.at) == (None, self.clock.now())
         assert not await self.switches.release_over(T, end), (
             "another hold than the one that was seen"
         )
-        assert len(await self.switches.all()) == 1
+        assert len(await self.switches.settings()) == 1
         assert await self.driver.claim_ids() == []
         assert await self.switches.on(HOLD, T)
         assert await self.driver.claim_ids("w-2") == [task.id]
@@ -193,7 +193,7 @@ class TenantHolds(Contract):
         assert await self.driver.claim_ids() == []
         self.clock.advance(60)
         assert not await self.switches.on(HOLD, T)
-        assert await self.switches.all() == []
+        assert await self.switches.settings() == []
         assert await self.driver.claim_ids("w-2") == [task.id]
 
     @pytest.mark.parametrize("name", ["t/1:a@b", "天"])

@@ -42,7 +42,7 @@ class PlanStoreDriver:
 
     # -- create
 
-    def unsaved(self, name: str | None = None, *, size: int = 4, **fields: Any) -> Plan:
+    def build(self, name: str | None = None, *, size: int = 4, **fields: Any) -> Plan:
         now = self.clock.now()
         waves = fields.pop("waves", (size,))
         defaults: dict[str, Any] = {
@@ -58,7 +58,7 @@ class PlanStoreDriver:
         return Plan(**(defaults | fields))
 
     async def create(self, name: str | None = None, *, size: int = 4, **fields: Any) -> Plan:
-        return await self.put(self.unsaved(name, size=size, **fields))
+        return await self.put(self.build(name, size=size, **fields))
 
     async def put(self, plan: Plan) -> Plan:
         created = PlanCreated(
@@ -73,28 +73,28 @@ class PlanStoreDriver:
         plan = await self.create(name, **fields)
         return await self.ask(plan, status=PlanStatus.READY, delay_seconds=delay_seconds)
 
-    async def driven(self, owner: str = "d-1", **fields: Any) -> Plan:
+    async def start(self, owner: str = "d-1", **fields: Any) -> Plan:
         """Return such a plan, leased by a driver; no other may be due."""
         await self.ready(**fields)
-        return await self.take(owner)
+        return await self.take_one(owner)
 
-    async def settled(self, **fields: Any) -> Plan:
-        plan = await self.driven(**fields)
-        return await self.commit(await self.decided(plan, status=PlanStatus.COMPLETED))
+    async def create_settled(self, **fields: Any) -> Plan:
+        plan = await self.start(**fields)
+        return await self.commit(await self.decide(plan, status=PlanStatus.COMPLETED))
 
     # -- hold
 
-    async def look(self, owner: str = "d-1", **options: Any) -> DuePlans:
+    async def claim(self, owner: str = "d-1", **options: Any) -> DuePlans:
         return await self.port.claim(
             owner, **({"limit": 100, "lease_seconds": LEASE_SECONDS} | options)
         )
 
     async def claim_ids(self, owner: str = "d-1", **options: Any) -> list[str]:
-        return [plan.id for plan in (await self.look(owner, **options)).plans]
+        return [plan.id for plan in (await self.claim(owner, **options)).plans]
 
-    async def take(self, owner: str = "d-1") -> Plan:
+    async def take_one(self, owner: str = "d-1") -> Plan:
         """Claim the one plan that is due."""
-        (plan,) = (await self.look(owner)).plans
+        (plan,) = (await self.claim(owner)).plans
         return plan
 
     async def renew(self, plan: Plan, lease_seconds: float = LEASE_SECONDS) -> bool:
@@ -102,27 +102,27 @@ class PlanStoreDriver:
 
     async def next_seconds(self) -> float | None:
         """Nothing may be due."""
-        found = await self.look("nobody")
+        found = await self.claim("nobody")
         assert found.plans == ()
         return found.next_seconds
 
     # -- decide
 
-    async def decided(
+    async def decide(
         self, plan: Plan, *, next: PlanNext | None = None, **options: Any
     ) -> PlanChange:
         """Return a change by the plan's driver, who goes on unless it says otherwise."""
         if next is None:
             ends = options.get("status", plan.status) in SETTLED
             next = PlanNext.SETTLED if ends else PlanNext.DRIVE
-        return await self.changed(plan, next=next, lease=lease_id(plan), **options)
+        return await self.change(plan, next=next, lease=lease_id(plan), **options)
 
-    async def asked(
+    async def request(
         self, plan: Plan, *, next: PlanNext = PlanNext.LOOK, **options: Any
     ) -> PlanChange:
-        return await self.changed(plan, next=next, **options)
+        return await self.change(plan, next=next, **options)
 
-    async def changed(
+    async def change(
         self,
         plan: Plan,
         *,
@@ -178,12 +178,12 @@ class PlanStoreDriver:
         return outcome.plan
 
     async def drive(self, plan: Plan, **options: Any) -> Plan:
-        return await self.commit(await self.decided(plan, **options))
+        return await self.commit(await self.decide(plan, **options))
 
     async def ask(self, plan: Plan, **options: Any) -> Plan:
-        return await self.commit(await self.asked(plan, **options))
+        return await self.commit(await self.request(plan, **options))
 
-    async def refused(self, change: PlanChange) -> Plan | None:
+    async def expect_stale(self, change: PlanChange) -> Plan | None:
         """The write must be answered STALE and leave no trace; the record as it is."""
         before = await self.all_of(change.after.id)
         outcome: PlanOutcome = await self.port.apply(change)

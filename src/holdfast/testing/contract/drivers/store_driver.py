@@ -85,9 +85,9 @@ class StoreDriver:
         submission = self.submission(payload=payload, id=name, **fields)
         if of is None or submission.task.tenant is not None:
             return submission
-        return self.renamed(submission, self.store.colocated_id(name, task_id=of.id))
+        return self.with_id(submission, self.store.colocated_id(name, task_id=of.id))
 
-    def renamed(self, submission: Submission, task_id: str) -> Submission:
+    def with_id(self, submission: Submission, task_id: str) -> Submission:
         task = msgspec.structs.replace(submission.task, id=task_id)
         payload = msgspec.json.decode(submission.payload)
         return self._submission(task, payload, held=submission.held)
@@ -188,7 +188,7 @@ class StoreDriver:
         """The record as its holder has it in hand, when the code now has these stages."""
         return msgspec.structs.replace(task, stages=stages)
 
-    async def failed(
+    async def decide_failure(
         self, task: Task, *, retry_seconds: float | None = 60.0, error: str = "ValueError"
     ) -> Transition:
         failed = self.failure(task, retry_seconds=retry_seconds, error=error)
@@ -213,7 +213,7 @@ class StoreDriver:
 
     # -- decide, as an operator
 
-    def asked(
+    def request(
         self, command: Command, task: Task, *, request: str | None = None, **options: Any
     ) -> Transition:
         name = request or f"request-{next(self._numbers)}"
@@ -231,7 +231,7 @@ class StoreDriver:
         assert isinstance(outcome, Applied), f"{transition.task_id}: {outcome}"
         return outcome.task
 
-    async def refused(self, transition: Transition) -> Task | None:
+    async def expect_stale(self, transition: Transition) -> Task | None:
         """The write must be answered STALE and leave no trace; the record as it is."""
         before = await self.store.views.detail(transition.task_id)
         outcome = await self.apply(transition)
@@ -255,14 +255,14 @@ class StoreDriver:
         return task
 
     async def fail(self, task: Task, **options: Any) -> Task:
-        return await self.commit(await self.failed(task, **options))
+        return await self.commit(await self.decide_failure(task, **options))
 
     async def suspend(self, task: Task, **options: Any) -> Task:
         return await self.fail(task, retry_seconds=None, **options)
 
     async def ask(self, command: Command, task: Task, **options: Any) -> Task:
         """Ask of the record as it is now, not of the copy in hand."""
-        return await self.commit(self.asked(command, await self.load(task.id), **options))
+        return await self.commit(self.request(command, await self.load(task.id), **options))
 
     async def give_back(self, task: Task, *, delay_seconds: float = 0.0) -> Task:
         return await self.commit(
@@ -280,10 +280,10 @@ class StoreDriver:
         await self.ask(Command.ROLLBACK, task)
         task = await self.take()
         while task.next_undo >= 0:
-            task = await self.commit(self.undone(task))
+            task = await self.commit(self.decide_undo(task))
         return await self.commit(decide.rolled_back(task, now=self.clock.now()))
 
-    def undone(self, task: Task) -> Transition:
+    def decide_undo(self, task: Task) -> Transition:
         return decide.undone(
             task, had_undo=True, data={}, duration_seconds=0.5, now=self.clock.now()
         )

@@ -51,14 +51,14 @@ class SwitchDriver:
 
     async def release_over(self, tenant: str, until: float) -> bool:
         """Release a tenant's hold if it is the one that ends then, as a worker does."""
-        before = {one.name for one in await self.all()}
+        before = {one.name for one in await self.settings()}
         entry = self.audit(Switch.HOLD, tenant, on=True)
         await self.store.admin.set_switch(Switch.HOLD, tenant, on=True, audit=entry, until=until)
-        return before != {one.name for one in await self.all()}
+        return before != {one.name for one in await self.settings()}
 
-    async def thrown(self) -> list[tuple[Switch, str]]:
+    async def names(self) -> list[tuple[Switch, str]]:
         found = await self.store.admin.switches()
         return sorted((one.switch, one.name) for one in found)
 
-    async def all(self) -> Sequence[SwitchSetting]:
+    async def settings(self) -> Sequence[SwitchSetting]:
         return await self.store.admin.switches()

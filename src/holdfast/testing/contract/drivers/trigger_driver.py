@@ -42,9 +42,7 @@ class TriggerDriver:
 
     # -- save
 
-    def unsaved(
-        self, name: str | None = None, *, due_in: float = A_MINUTE, **fields: Any
-    ) -> Trigger:
+    def build(self, name: str | None = None, *, due_in: float = A_MINUTE, **fields: Any) -> Trigger:
         now = self.clock.now()
         name = f"trigger-{next(self._numbers):04d}" if name is None else name
         at = now + due_in
@@ -62,7 +60,7 @@ class TriggerDriver:
     async def save(
         self, name: str | None = None, *, due_in: float = A_MINUTE, **fields: Any
     ) -> Trigger:
-        return await self.port.save(self.unsaved(name, due_in=due_in, **fields))
+        return await self.port.save(self.build(name, due_in=due_in, **fields))
 
     async def save_due(self, name: str | None = None, **fields: Any) -> Trigger:
         return await self.save(name, due_in=0.0, **fields)
@@ -74,15 +72,15 @@ class TriggerDriver:
         assert leased is not None, trigger.id
         return leased
 
-    async def look(self, owner: str = "s-1", **options: Any) -> DueTriggers:
+    async def claim(self, owner: str = "s-1", **options: Any) -> DueTriggers:
         return await self.port.claim(owner, **({"lease_seconds": LEASE_SECONDS} | options))
 
-    async def take_due(self, owner: str = "s-1", **options: Any) -> list[str]:
-        return [trigger.id for trigger in (await self.look(owner, **options)).triggers]
+    async def claim_ids(self, owner: str = "s-1", **options: Any) -> list[str]:
+        return [trigger.id for trigger in (await self.claim(owner, **options)).triggers]
 
     async def take_one(self, owner: str = "s-1") -> Trigger:
         """Hand out the one that is due."""
-        (trigger,) = (await self.look(owner)).triggers
+        (trigger,) = (await self.claim(owner)).triggers
         return trigger
 
     # -- decide
@@ -92,7 +90,7 @@ class TriggerDriver:
         key = f"{trigger.id}@{trigger.fire_time:.0f}"
         return self.driver.submission(**({"key": key, "tenant": trigger.tenant} | fields))
 
-    def changed(
+    def change(
         self,
         trigger: Trigger,
         *submissions: Submission,
@@ -122,16 +120,16 @@ class TriggerDriver:
             audit=audit,
         )
 
-    def fired(self, trigger: Trigger, **options: Any) -> TriggerChange:
-        return self.changed(trigger, self.submission(trigger), **options)
+    def decide_fire(self, trigger: Trigger, **options: Any) -> TriggerChange:
+        return self.change(trigger, self.submission(trigger), **options)
 
-    def rested(self, trigger: Trigger, status: TriggerStatus, **fields: Any) -> TriggerChange:
+    def decide_rest(self, trigger: Trigger, status: TriggerStatus, **fields: Any) -> TriggerChange:
         """Return a change after which the trigger waits for no time any more."""
-        return self.changed(trigger, status=status, fire_time=None, trigger_at=None, **fields)
+        return self.change(trigger, status=status, fire_time=None, trigger_at=None, **fields)
 
-    def ended(self, trigger: Trigger, **fields: Any) -> TriggerChange:
+    def decide_end(self, trigger: Trigger, **fields: Any) -> TriggerChange:
         end = TriggerStatus.COMPLETED
-        return self.rested(trigger, end, ended_at=self.clock.now(), **fields)
+        return self.decide_rest(trigger, end, ended_at=self.clock.now(), **fields)
 
     def audit(self, trigger: Trigger, command: str) -> Audit:
         return Audit(
@@ -155,12 +153,12 @@ class TriggerDriver:
         return outcome
 
     async def fire(self, trigger: Trigger) -> Changed:
-        return await self.commit(self.fired(trigger))
+        return await self.commit(self.decide_fire(trigger))
 
     async def end(self, trigger: Trigger, **fields: Any) -> Trigger:
-        return (await self.commit(self.ended(trigger, **fields))).trigger
+        return (await self.commit(self.decide_end(trigger, **fields))).trigger
 
-    async def untouched(
+    async def expect_untouched(
         self, change: TriggerChange, *, depth_limit: int = NO_LIMIT
     ) -> TriggerOutcome:
         """The answer to a change that must leave no trace."""
@@ -170,8 +168,8 @@ class TriggerDriver:
         assert await self._all_of(change) == before
         return outcome
 
-    async def refused(self, change: TriggerChange) -> Trigger | None:
-        outcome = await self.untouched(change)
+    async def expect_stale(self, change: TriggerChange) -> Trigger | None:
+        outcome = await self.expect_untouched(change)
         assert isinstance(outcome, TriggerStale), outcome
         return outcome.trigger
 
@@ -204,7 +202,7 @@ class TriggerDriver:
 
     async def next_seconds(self) -> float | None:
         """Nothing may be due."""
-        found = await self.look("nobody")
+        found = await self.claim("nobody")
         assert found.triggers == ()
         return found.next_seconds
 

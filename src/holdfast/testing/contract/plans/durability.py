@@ -23,8 +23,8 @@ class PlanDurability(Contract):
             yield PlanStoreDriver(store, self.clock)
 
     async def test_plans_are_there_again_after_a_restart(self) -> None:
-        settled = await self.plans.settled(keep_seconds=50)
-        change = await self.plans.decided(await self.plans.driven(), moves={0: ADMITTED, 2: FAILED})
+        settled = await self.plans.create_settled(keep_seconds=50)
+        change = await self.plans.decide(await self.plans.start(), moves={0: ADMITTED, 2: FAILED})
         plan = await self.plans.commit(change)
         await self.plans.ready(delay_seconds=20)
         before = [await self.plans.all_of(found.id) for found in (settled, plan)]
@@ -35,7 +35,7 @@ class PlanDurability(Contract):
             assert await again.next_seconds() == 20
             assert await again.renew(plan)
             self.clock.advance(LEASE_SECONDS)
-            taken = {found.id: found for found in (await again.look("d-2")).plans}
+            taken = {found.id: found for found in (await again.claim("d-2")).plans}
             assert len(taken) == 2
             assert taken[plan.id].fence > plan.fence
             self.clock.advance(LEASE_SECONDS)
@@ -50,9 +50,9 @@ class PlanDurability(Contract):
         assert sorted(plan_id for claim in claims for plan_id in claim) == ids
 
     async def test_a_person_at_one_and_the_driver_at_the_other_write_in_one_order(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         async with self._beside() as other:
-            decided, asked = await self.plans.decided(plan), await other.asked(plan)
+            decided, asked = await self.plans.decide(plan), await other.request(plan)
             outcomes = await asyncio.gather(self.plans.port.apply(decided), other.port.apply(asked))
             assert sum(isinstance(outcome, PlanApplied) for outcome in outcomes) == 1
             assert await self.plans.load(plan) == await other.load(plan)

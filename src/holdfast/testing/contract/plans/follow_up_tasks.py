@@ -16,29 +16,29 @@ from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver, patience
-from holdfast.testing.contract.tasks.follow_up_tasks import there
+from holdfast.testing.contract.tasks.follow_up_tasks import follower_ids
 from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
 
 Decide = Callable[[PlanStoreDriver], Awaitable[PlanChange]]
 
 
 async def goes_on(plans: PlanStoreDriver) -> PlanChange:
-    return await plans.decided(await plans.driven(), moves={0: ADMITTED})
+    return await plans.decide(await plans.start(), moves={0: ADMITTED})
 
 
 async def halts(plans: PlanStoreDriver) -> PlanChange:
-    plan = await plans.driven()
-    return await plans.decided(plan, status=PlanStatus.HALTED, next=PlanNext.REST)
+    plan = await plans.start()
+    return await plans.decide(plan, status=PlanStatus.HALTED, next=PlanNext.REST)
 
 
 async def completes(plans: PlanStoreDriver) -> PlanChange:
-    return await plans.decided(await plans.driven(), status=PlanStatus.COMPLETED)
+    return await plans.decide(await plans.start(), status=PlanStatus.COMPLETED)
 
 
 async def is_paused(plans: PlanStoreDriver) -> PlanChange:
-    plan = await plans.driven()
+    plan = await plans.start()
     audit = plans.audit(plan, "pause")
-    return await plans.asked(plan, status=PlanStatus.PAUSED, next=PlanNext.REST, audit=audit)
+    return await plans.request(plan, status=PlanStatus.PAUSED, next=PlanNext.REST, audit=audit)
 
 
 DECISIONS: list[Decide] = [goes_on, halts, completes, is_paused]
@@ -46,17 +46,17 @@ DECISIONS: list[Decide] = [goes_on, halts, completes, is_paused]
 
 def follower(driver: StoreDriver, plan: Plan, name: str = "follower", **fields: Any) -> Submission:
     submission = driver.follower(None, name, **fields)
-    return driver.renamed(submission, driver.store.colocated_id(name, plan_id=plan.id))
+    return driver.with_id(submission, driver.store.colocated_id(name, plan_id=plan.id))
 
 
-def followed(driver: StoreDriver, change: PlanChange, **fields: Any) -> PlanChange:
+def with_follower(driver: StoreDriver, change: PlanChange, **fields: Any) -> PlanChange:
     return replace(change, follows=(follower(driver, change.after, **fields),))
 
 
 class PlanFollowing(Contract):
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_a_task_that_follows_comes_with_the_change(self, decide: Decide) -> None:
-        change = followed(self.driver, await decide(self.plans), payload={"of": 1})
+        change = with_follower(self.driver, await decide(self.plans), payload={"of": 1})
         (submission,) = change.follows
         plan = await self.plans.commit(change)
         assert await self.plans.load(plan) == plan
@@ -69,7 +69,7 @@ class PlanFollowing(Contract):
 
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_what_follows_from_a_plan_is_a_signal(self, decide: Decide) -> None:
-        change = followed(self.driver, await decide(self.plans))
+        change = with_follower(self.driver, await decide(self.plans))
         ticket = self.store.ticket(Topic.READY)
         waiters = await waiting(self.store, Topic.READY, number=2)
         await self.plans.commit(change)
@@ -78,30 +78,30 @@ class PlanFollowing(Contract):
             await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
 
     async def test_nothing_follows_from_a_stale_change(self) -> None:
-        late = followed(self.driver, await goes_on(self.plans))
+        late = with_follower(self.driver, await goes_on(self.plans))
         await self.plans.ask(await self.plans.load(late.before))
-        await self.plans.refused(late)
+        await self.plans.expect_stale(late)
         plan = await self.plans.load(late.before)
-        forged = replace(await self.plans.asked(plan), lease="somebody-else")
-        await self.plans.refused(followed(self.driver, forged))
-        unknown = self.plans.unsaved("unknown")
-        await self.plans.refused(
-            followed(self.driver, replace(await self.plans.asked(plan), after=unknown))
+        forged = replace(await self.plans.request(plan), lease="somebody-else")
+        await self.plans.expect_stale(with_follower(self.driver, forged))
+        unknown = self.plans.build("unknown")
+        await self.plans.expect_stale(
+            with_follower(self.driver, replace(await self.plans.request(plan), after=unknown))
         )
-        assert await there(self.driver) == []
+        assert await follower_ids(self.driver) == []
 
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_from_a_repeated_change_nothing_follows_again(self, decide: Decide) -> None:
-        change = followed(self.driver, await decide(self.plans))
+        change = with_follower(self.driver, await decide(self.plans))
         plan = await self.plans.commit(change)
         before = await self.driver.detail(change.follows[0].task)
         assert await self.plans.commit(change) == plan
         await self.plans.commit(replace(change, follows=(follower(self.driver, plan, "new"),)))
         assert await self.driver.detail(change.follows[0].task) == before
-        assert await there(self.driver) == [before.task.id]
+        assert await follower_ids(self.driver) == [before.task.id]
 
     async def test_an_id_that_was_there_is_left_as_it_is(self) -> None:
-        change = followed(self.driver, await goes_on(self.plans))
+        change = with_follower(self.driver, await goes_on(self.plans))
         plan = await self.plans.commit(change)
         before = await self.driver.detail(change.follows[0].task)
         again, other = (
@@ -109,19 +109,19 @@ class PlanFollowing(Contract):
             follower(self.driver, plan, "other"),
         )
         await self.plans.commit(
-            replace(await self.plans.decided(plan), follows=(again, other, other))
+            replace(await self.plans.decide(plan), follows=(again, other, other))
         )
         assert await self.driver.detail(change.follows[0].task) == before
         assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == [before.task.id, other.task.id]
 
     async def test_a_shut_queue_keeps_nothing_back_that_a_plan_has_done(self) -> None:
         await self.switches.off(Switch.INTAKE, FOLLOWERS)
-        change = followed(self.driver, await completes(self.plans))
+        change = with_follower(self.driver, await completes(self.plans))
         await self.plans.commit(change)
         assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == [change.follows[0].task.id]
 
     async def test_without_a_task_that_could_not_be_read_back_the_plan_stays_as_it_is(self) -> None:
-        change = followed(self.driver, await goes_on(self.plans))
+        change = with_follower(self.driver, await goes_on(self.plans))
         (good,) = change.follows
         wrong: Any = object()
         bad = replace(good, task=replace(good.task, user=wrong))
@@ -129,5 +129,5 @@ class PlanFollowing(Contract):
         with pytest.raises(SerialisationError):
             await self.plans.port.apply(replace(change, follows=(good, bad)))
         assert await self.plans.all_of(change.after.id) == before
-        assert await there(self.driver) == []
+        assert await follower_ids(self.driver) == []
         await self.plans.commit(change)

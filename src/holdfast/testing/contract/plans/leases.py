@@ -21,7 +21,7 @@ from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
 class PlanClaiming(Contract):
     async def test_a_plan_is_handed_out_with_a_lease_in_the_same_version(self) -> None:
         ready = await self.plans.ready()
-        plan = await self.plans.take("d-1")
+        plan = await self.plans.take_one("d-1")
         assert plan.lease is not None
         assert (plan.lease.owner, plan.lease.fence) == ("d-1", plan.fence)
         assert plan.fence > ready.fence
@@ -29,7 +29,7 @@ class PlanClaiming(Contract):
         assert await self.plans.load(plan) == plan
 
     async def test_nobody_else_gets_a_plan_while_its_lease_lasts(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         self.clock.advance(LEASE_SECONDS - 1)
         assert await self.plans.claim_ids("d-2") == []
         assert await self.plans.claim_ids("d-1") == []
@@ -56,16 +56,16 @@ class PlanClaiming(Contract):
         self.clock.advance(15)
         assert await self.plans.next_seconds() == 25
         await self.plans.ready()
-        assert (await self.plans.look(lease_seconds=9)).next_seconds == 9
+        assert (await self.plans.claim(lease_seconds=9)).next_seconds == 9
 
     async def test_more_plans_than_the_limit_are_a_reason_to_look_at_once(self) -> None:
         await self.plans.ready()
         await self.plans.ready()
-        assert (await self.plans.look(limit=1)).next_seconds == 0
+        assert (await self.plans.claim(limit=1)).next_seconds == 0
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
     async def test_a_jump_of_the_wall_clock_moves_no_plan(self, jump: float) -> None:
-        await self.plans.driven()
+        await self.plans.start()
         await self.plans.ready(delay_seconds=10)
         self.clock.jump(jump)
         assert await self.plans.next_seconds() == 10
@@ -76,7 +76,7 @@ class PlanClaiming(Contract):
 
 class PlanHolding(Contract):
     async def test_a_lease_that_is_renewed_goes_on(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         for _ in range(3):
             self.clock.advance(LEASE_SECONDS - 1)
             assert await self.plans.renew(plan)
@@ -86,11 +86,11 @@ class PlanHolding(Contract):
         assert replace(found, lease=plan.lease) == plan
 
     async def test_a_lapsed_lease_is_taken_over_and_fences_rise(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         fences = [plan.fence]
         for owner in ("d-2", "d-3", "d-3"):
             self.clock.advance(LEASE_SECONDS)
-            taken = await self.plans.take(owner)
+            taken = await self.plans.take_one(owner)
             assert taken.version == plan.version
             assert taken.lease is not None
             assert (taken.lease.owner, taken.lease.fence) == (owner, taken.fence)
@@ -98,20 +98,20 @@ class PlanHolding(Contract):
         assert fences == sorted(set(fences))
 
     async def test_a_zombie_driver_cannot_move_a_plan(self) -> None:
-        zombie = await self.plans.driven("d-1")
+        zombie = await self.plans.start("d-1")
         self.clock.advance(LEASE_SECONDS)
-        driver = await self.plans.take("d-2")
+        driver = await self.plans.take_one("d-2")
         assert not await self.plans.renew(zombie)
         assert (
-            await self.plans.refused(await self.plans.decided(zombie, moves={0: ADMITTED}))
+            await self.plans.expect_stale(await self.plans.decide(zombie, moves={0: ADMITTED}))
             == driver
         )
         await self.plans.drive(driver, moves={1: ADMITTED})
-        await self.plans.refused(await self.plans.decided(zombie, moves={0: ADMITTED}))
+        await self.plans.expect_stale(await self.plans.decide(zombie, moves={0: ADMITTED}))
         assert dict(await self.plans.port.members(zombie.id)) == {1: ADMITTED}
 
     async def test_a_driver_whose_lease_has_lapsed_goes_on_until_it_is_taken_over(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         self.clock.advance(LEASE_SECONDS * 5)
         assert await self.plans.renew(plan)
         self.clock.advance(LEASE_SECONDS * 5)
@@ -119,28 +119,28 @@ class PlanHolding(Contract):
         assert await self.plans.claim_ids("d-2") == []
 
     async def test_a_lease_that_is_not_there_is_not_renewed(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         assert not await self.plans.port.renew(plan.id, "other", lease_seconds=30)
         assert not await self.plans.port.renew("unknown", lease_id(plan), lease_seconds=30)
         await self.plans.drive(plan, next=PlanNext.LOOK)
         assert not await self.plans.renew(plan)
 
     async def test_a_change_under_a_lease_that_goes_on_renews_it(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         self.clock.advance(LEASE_SECONDS - 1)
-        after = await self.plans.commit(await self.plans.decided(plan), lease_seconds=50)
+        after = await self.plans.commit(await self.plans.decide(plan), lease_seconds=50)
         assert (lease_id(after), after.fence) == (lease_id(plan), plan.fence)
         assert await self.plans.next_seconds() == 50
         self.clock.advance(49)
         assert await self.plans.claim_ids("d-2") == []
 
     async def test_a_plan_put_down_is_looked_at_by_anybody_after_a_while(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         after = await self.plans.drive(plan, next=PlanNext.LOOK, delay_seconds=5)
         assert (after.lease, after.fence) == (None, plan.fence)
         assert await self.plans.next_seconds() == 5
         self.clock.advance(5)
-        taken = await self.plans.take("d-2")
+        taken = await self.plans.take_one("d-2")
         assert taken.fence > plan.fence
 
     @pytest.mark.parametrize(
@@ -150,23 +150,23 @@ class PlanHolding(Contract):
     async def test_nobody_looks_at_a_plan_that_rests_or_has_settled(
         self, next: PlanNext, status: PlanStatus
     ) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         after = await self.plans.drive(plan, next=next, status=status)
         assert after.lease is None
         assert not await self.plans.renew(plan)
         self.clock.advance(86_400)
         assert await self.plans.next_seconds() is None
         again = await self.plans.ask(after, status=PlanStatus.RUNNING)
-        taken = await self.plans.take("d-2")
+        taken = await self.plans.take_one("d-2")
         assert taken.version == again.version
         assert taken.fence > plan.fence
 
     async def test_the_lease_on_the_record_counts_not_the_one_in_the_change(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         self.clock.advance(10)
         await self.plans.renew(plan)
         renewed = await self.plans.load(plan)
-        change = await self.plans.asked(replace(plan, lease=None, fence=0))
+        change = await self.plans.request(replace(plan, lease=None, fence=0))
         after = await self.plans.commit(change)
         assert (after.lease, after.fence) == (renewed.lease, renewed.fence)
         assert await self.plans.load(plan) == after
@@ -176,7 +176,7 @@ class PlanRequests(Contract):
     """A person writes at once, also under the hands of the driver."""
 
     async def test_a_persons_write_leaves_the_plan_with_its_driver(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         self.clock.advance(10)
         paused = await self.plans.ask(plan, status=PlanStatus.PAUSED, delay_seconds=0)
         assert (paused.lease, paused.fence) == (plan.lease, plan.fence)
@@ -184,17 +184,17 @@ class PlanRequests(Contract):
         assert await self.plans.renew(plan)
 
     async def test_its_driver_finds_the_next_write_refused_and_reads_again(self) -> None:
-        plan = await self.plans.driven()
-        decided = await self.plans.decided(plan, moves={0: ADMITTED})
+        plan = await self.plans.start()
+        decided = await self.plans.decide(plan, moves={0: ADMITTED})
         paused = await self.plans.ask(plan, status=PlanStatus.PAUSED)
-        assert await self.plans.refused(decided) == paused
+        assert await self.plans.expect_stale(decided) == paused
         after = await self.plans.drive(paused, next=PlanNext.REST)
         assert (after.status, after.lease) == (PlanStatus.PAUSED, None)
 
     async def test_a_person_who_read_it_before_it_was_handed_out_may_write(self) -> None:
         ready = await self.plans.ready()
-        pause = await self.plans.asked(ready, status=PlanStatus.PAUSED)
-        plan = await self.plans.take()
+        pause = await self.plans.request(ready, status=PlanStatus.PAUSED)
+        plan = await self.plans.take_one()
         assert (await self.plans.commit(pause)).lease == plan.lease
 
     async def test_a_plan_that_nobody_drives_is_looked_at_after_a_persons_write(self) -> None:
@@ -205,20 +205,20 @@ class PlanRequests(Contract):
         assert await self.plans.claim_ids() == [plan.id]
 
     async def test_a_persons_write_wins_nothing_from_a_driver_that_is_gone(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         self.clock.advance(LEASE_SECONDS)
         await self.plans.ask(plan, status=PlanStatus.PAUSED)
         assert await self.plans.claim_ids("d-2") == [plan.id]
 
     async def test_a_person_who_leaves_it_at_rest_takes_it_from_no_driver(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         await self.plans.ask(plan, next=PlanNext.REST, reason="note")
         assert await self.plans.renew(plan)
         self.clock.advance(LEASE_SECONDS)
         assert await self.plans.claim_ids("d-2") == [plan.id]
 
     async def test_a_plan_settled_by_a_person_is_taken_from_its_driver(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         after = await self.plans.ask(plan, next=PlanNext.SETTLED, status=PlanStatus.CANCELLED)
         assert after.lease is None
         assert not await self.plans.renew(plan)
@@ -233,9 +233,9 @@ class PlanSignals(Contract):
     ) -> None:
         if next is PlanNext.DRIVE:
             return  # a person does not drive, and the steps of a driver concern nobody else
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         status = PlanStatus.COMPLETED if next is PlanNext.SETTLED else PlanStatus.RUNNING
-        decide = self.plans.decided if by_driver else self.plans.asked
+        decide = self.plans.decide if by_driver else self.plans.request
         change = await decide(plan, next=next, status=status)
         ticket = self.store.ticket(Topic.DUE)
         waiters = await waiting(self.store, Topic.DUE, number=2)

@@ -53,7 +53,7 @@ class PlanEvents(Contract):
         assert list(await self.plans.port.events(plan.id, limit=10, after_version=2)) == events
 
     async def test_events_are_there_in_order_with_the_versions_they_made(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         told = facts(plan, ev.PlanStarted, ev.WaveStarted, ev.PlanAdvanced)
         plan = await self.plans.drive(plan, events=told)
         last = facts(plan, ev.WaveEnded, ev.PlanCompleted)
@@ -66,7 +66,7 @@ class PlanEvents(Contract):
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
     async def test_the_events_of_a_version_are_never_parted(self, limit: int) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         for number in (3, 1, 2):
             plan = await self.plans.drive(plan, events=facts(plan, *[ev.PlanAdvanced] * number))
         pages: list[list[int]] = []
@@ -106,14 +106,14 @@ class PlanPaging(Contract):
         paused = await self.plans.ask(await self.plans.ready("b"), status=PlanStatus.PAUSED)
         ready = await self.plans.ready("c")
 
-        async def found(*statuses: PlanStatus) -> list[str]:
+        async def find_ids(*statuses: PlanStatus) -> list[str]:
             return await self.plans.all_ids(limit=1, statuses=statuses)
 
-        assert await found(PlanStatus.CREATED) == [created.id]
-        assert await found(PlanStatus.READY) == [ready.id]
-        assert await found(PlanStatus.PAUSED, PlanStatus.CREATED) == [paused.id, created.id]
-        assert await found(PlanStatus.RUNNING) == []
-        assert await found() == [ready.id, paused.id, created.id]
+        assert await find_ids(PlanStatus.CREATED) == [created.id]
+        assert await find_ids(PlanStatus.READY) == [ready.id]
+        assert await find_ids(PlanStatus.PAUSED, PlanStatus.CREATED) == [paused.id, created.id]
+        assert await find_ids(PlanStatus.RUNNING) == []
+        assert await find_ids() == [ready.id, paused.id, created.id]
 
     @pytest.mark.parametrize("cursor", ["not a cursor", "*\n"])
     async def test_a_cursor_that_no_page_of_plans_gave_is_refused(self, cursor: str) -> None:
@@ -123,9 +123,7 @@ class PlanPaging(Contract):
 
 class PlanKeeping(Contract):
     async def test_a_settled_plan_goes_with_all_that_belongs_to_it(self) -> None:
-        plan = await self.plans.drive(
-            await self.plans.driven(keep_seconds=100), moves={0: ADMITTED}
-        )
+        plan = await self.plans.drive(await self.plans.start(keep_seconds=100), moves={0: ADMITTED})
         plan = await self.plans.drive(plan, status=PlanStatus.COMPLETED)
         before = await self.plans.all_of(plan.id)
         self.clock.advance(99)
@@ -138,14 +136,14 @@ class PlanKeeping(Contract):
         assert await self.plans.prune() == 0
 
     async def test_the_time_of_a_plan_counts_from_its_end(self) -> None:
-        plan = await self.plans.driven(keep_seconds=100)
+        plan = await self.plans.start(keep_seconds=100)
         self.clock.advance(A_YEAR)
         await self.plans.drive(plan, status=PlanStatus.CANCELLED)
         self.clock.advance(99)
         assert await self.plans.prune() == 0
 
     async def test_the_age_asked_for_may_keep_a_plan_longer(self) -> None:
-        await self.plans.settled(keep_seconds=10)
+        await self.plans.create_settled(keep_seconds=10)
         self.clock.advance(60)
         assert await self.plans.prune(older_than_seconds=100) == 0
         self.clock.advance(60)
@@ -153,7 +151,7 @@ class PlanKeeping(Contract):
 
     async def test_told_to_a_settled_plan_goes_before_its_time_is_over(self) -> None:
         for _ in range(2):
-            await self.plans.settled(keep_seconds=A_YEAR)
+            await self.plans.create_settled(keep_seconds=A_YEAR)
         self.clock.advance(60)
         assert await self.plans.prune(older_than_seconds=100, ignore_keep=True) == 0
         assert await self.plans.prune(older_than_seconds=10) == 0
@@ -163,14 +161,14 @@ class PlanKeeping(Contract):
 
     async def test_a_dry_run_counts_plans_and_the_limit_holds(self) -> None:
         for _ in range(3):
-            await self.plans.settled(keep_seconds=1)
+            await self.plans.create_settled(keep_seconds=1)
         self.clock.advance(2)
         assert [await self.plans.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
         assert len(await self.plans.all_ids()) == 3
         assert [await self.plans.prune(limit=2) for _ in range(3)] == [2, 1, 0]
 
     async def test_settled_plans_are_counted_before_they_are_pruned(self) -> None:
-        await self.plans.settled(keep_seconds=1)
+        await self.plans.create_settled(keep_seconds=1)
         self.clock.advance(2)
         assert await self.plans.prune(limit=9, dry_run=True) == 1
         assert await self.plans.prune(limit=9) == 1
@@ -178,7 +176,7 @@ class PlanKeeping(Contract):
 
     @pytest.mark.parametrize("status", [s for s in PlanStatus if s not in SETTLED])
     async def test_no_unsettled_plan_is_ever_trimmed(self, status: PlanStatus) -> None:
-        plan = await self.plans.driven(keep_seconds=0)
+        plan = await self.plans.start(keep_seconds=0)
         await self.plans.drive(plan, status=status, next=PlanNext.REST, moves={0: ADMITTED})
         before = await self.plans.all_of(plan.id)
         self.clock.advance(A_YEAR)
@@ -186,18 +184,18 @@ class PlanKeeping(Contract):
         assert await self.plans.all_of(plan.id) == before
 
     async def test_a_plan_brought_back_from_its_end_is_not_trimmed(self) -> None:
-        plan = await self.plans.settled(keep_seconds=1)
+        plan = await self.plans.create_settled(keep_seconds=1)
         await self.plans.ask(plan, status=PlanStatus.ROLLING_BACK)
         self.clock.advance(A_YEAR)
         assert await self.plans.prune() == 0
-        taken = await self.plans.take()
+        taken = await self.plans.take_one()
         assert (taken.id, taken.settled_at) == (plan.id, None)
         await self.plans.drive(taken, status=PlanStatus.ROLLED_BACK)
         self.clock.advance(2)
         assert await self.plans.prune() == 1
 
     async def test_the_id_of_a_plan_that_has_gone_may_be_used_again(self) -> None:
-        await self.plans.settled(name="upgrade-7", keep_seconds=1)
+        await self.plans.create_settled(name="upgrade-7", keep_seconds=1)
         self.clock.advance(2)
         await self.plans.prune()
         again = await self.plans.ready("upgrade-7", size=2)

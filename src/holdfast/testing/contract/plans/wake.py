@@ -14,14 +14,14 @@ from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS
 
 class PlanWaking(Contract):
     async def test_a_plan_that_rests_is_handed_out_when_it_is_woken(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         rests = await self.plans.drive(plan, next=PlanNext.REST, status=PlanStatus.HALTED)
         ticket = self.store.ticket(Topic.DUE)
         await self.plans.port.wake([plan.id])
         async with patience():
             await self.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
         assert await self.plans.load(plan) == rests
-        taken = await self.plans.take("d-2")
+        taken = await self.plans.take_one("d-2")
         assert replace(taken, lease=None, fence=rests.fence) == rests
         await self.plans.drive(taken, next=PlanNext.REST)
         assert await self.plans.next_seconds() is None
@@ -39,7 +39,7 @@ class PlanWaking(Contract):
         assert await self.plans.claim_ids() == [first.id, second.id]
 
     async def test_a_plan_that_is_driven_stays_with_its_driver(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         self.clock.advance(10)
         ticket = self.store.ticket(Topic.DUE)
         await self.plans.port.wake([plan.id])
@@ -54,26 +54,26 @@ class PlanWaking(Contract):
         self, next: PlanNext
     ) -> None:
         """The driver may have looked at the task before."""
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         await self.plans.port.wake([plan.id])
         await self.plans.renew(plan)
         plan = await self.plans.drive(plan)
         assert await self.plans.claim_ids("d-2") == []
         await self.plans.drive(plan, next=next, delay_seconds=50)
-        plan = await self.plans.take("d-2")
+        plan = await self.plans.take_one("d-2")
         await self.plans.drive(plan, next=PlanNext.REST)
         assert await self.plans.next_seconds() is None
 
     async def test_who_takes_over_looks_at_all_anyway(self) -> None:
-        plan = await self.plans.driven("d-1")
+        plan = await self.plans.start("d-1")
         await self.plans.port.wake([plan.id])
         self.clock.advance(LEASE_SECONDS)
-        plan = await self.plans.take("d-2")
+        plan = await self.plans.take_one("d-2")
         await self.plans.drive(plan, next=PlanNext.REST)
         assert await self.plans.next_seconds() is None
 
     async def test_a_plan_that_has_settled_is_not_woken(self) -> None:
-        plan = await self.plans.driven()
+        plan = await self.plans.start()
         await self.plans.port.wake([plan.id])
         settled = await self.plans.drive(plan, status=PlanStatus.COMPLETED)
         assert await self.plans.next_seconds() is None

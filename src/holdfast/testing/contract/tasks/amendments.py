@@ -36,13 +36,13 @@ async def checkpoint_of(driver: StoreDriver, task: Task) -> Checkpoint:
 
 
 class Amendments(Contract):
-    async def amended(self, task: Task, **given: object) -> Transition:
+    async def decide_amendment(self, task: Task, **given: object) -> Transition:
         found = await self.store.views.checkpoint(task.id)
         return amendment.amend(task, ask(self.driver), msgspec.convert(given, Amendment), found)
 
     async def test_an_amended_task_is_handed_out_with_the_new_payload(self) -> None:
         task = await self.driver.suspend(await self.driver.start(tenant="t"))
-        after = await self.driver.commit(await self.amended(task, payload=NEW))
+        after = await self.driver.commit(await self.decide_amendment(task, payload=NEW))
         assert (after.status, after.place) == (Status.PENDING, Place.READY)
         (claimed,) = await self.driver.claim()
         assert claimed.payload == NEW
@@ -58,7 +58,7 @@ class Amendments(Contract):
     async def test_an_amended_task_is_handed_out_with_the_new_data(self) -> None:
         task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
         before = await checkpoint_of(self.driver, task)
-        await self.driver.commit(await self.amended(task, data={"cursor": 2}))
+        await self.driver.commit(await self.decide_amendment(task, data={"cursor": 2}))
         saved = await checkpoint_of(self.driver, task)
         assert (saved.custom_data, saved.version) == ({"cursor": 2}, before.version + 1)
         assert saved.completed_stage_names == before.completed_stage_names
@@ -67,7 +67,7 @@ class Amendments(Contract):
 
     async def test_before_the_first_checkpoint_the_data_is_beside_the_record(self) -> None:
         task = await self.driver.suspend(await self.driver.start())
-        await self.driver.commit(await self.amended(task, data={"cursor": 2}))
+        await self.driver.commit(await self.decide_amendment(task, data={"cursor": 2}))
         (claimed,) = await self.driver.claim()
         assert claimed.checkpoint is None
         assert claimed.data == b'{"cursor":2}'
@@ -76,7 +76,7 @@ class Amendments(Contract):
         submission = self.driver.submission(key="k", tenant="t")
         await self.driver.insert(submission)
         task = await self.driver.suspend(await self.driver.take())
-        await self.driver.commit(await self.amended(task, payload=NEW))
+        await self.driver.commit(await self.decide_amendment(task, payload=NEW))
         again = self.driver.submission(key="k", tenant="t")
         again = msgspec.structs.replace(again, digest=submission.digest)
         (answer,) = await self.store.tasks.insert([again], depth_limit=100)
@@ -84,14 +84,14 @@ class Amendments(Contract):
 
     async def test_a_repeated_amendment_has_one_effect(self) -> None:
         task = await self.driver.suspend(await self.driver.start())
-        transition = await self.amended(task, payload=NEW)
+        transition = await self.decide_amendment(task, payload=NEW)
         first = await self.driver.apply(transition)
         assert await self.driver.apply(transition) == first
         assert len(await self.store.admin.audits(limit=10)) == 1
 
     async def test_an_amendment_of_another_version_changes_nothing(self) -> None:
         task = await self.driver.suspend(await self.driver.start())
-        late = await self.amended(task, payload=NEW)
+        late = await self.decide_amendment(task, payload=NEW)
         await self.driver.ask(Command.RETRY, task)
         assert isinstance(await self.driver.apply(late), Stale)
         (claimed,) = await self.driver.claim()
@@ -100,7 +100,7 @@ class Amendments(Contract):
     async def test_only_a_suspended_task_is_amended(self) -> None:
         for task in (await self.driver.start(), await self.driver.submit()):
             with pytest.raises(NotSuspended):
-                await self.amended(task, payload=NEW)
+                await self.decide_amendment(task, payload=NEW)
 
 
 class PuttingCheckpoints(Contract):

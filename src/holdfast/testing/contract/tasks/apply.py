@@ -48,7 +48,7 @@ class Applying(Contract):
     async def test_all_that_a_decision_may_change_is_written(self, then: Next) -> None:
         """A deploy may have changed the stages and the retries of a task that was submitted."""
         task = await self.driver.start()
-        transition = await self.driver.failed(task)
+        transition = await self.driver.decide_failure(task)
         after = msgspec.structs.replace(
             transition.after,
             status=Status.FAILED if then is Next.PARKED else Status.PENDING,
@@ -97,8 +97,8 @@ class Applying(Contract):
     ) -> None:
         now = self.clock.now()
         for lets_go in (
-            self.driver.failed,
-            partial(self.driver.failed, retry_seconds=None),
+            self.driver.decide_failure,
+            partial(self.driver.decide_failure, retry_seconds=None),
             partial(handed_back, now=now),
         ):
             task = await self.driver.start(queue="q")
@@ -146,13 +146,13 @@ class Applying(Contract):
         task = await self.driver.start()
         late = await self.driver.done(task)
         await self.driver.ask(Command.PAUSE, task)
-        found = await self.driver.refused(late)
+        found = await self.driver.expect_stale(late)
         assert found == await self.driver.load(task.id)
 
     async def test_two_operators_at_once_do_not_overwrite_each_other(self) -> None:
         task = await self.driver.suspend(await self.driver.start())
-        retry = self.driver.asked(Command.RETRY, task)
-        discard = self.driver.asked(Command.DISCARD, task)
+        retry = self.driver.request(Command.RETRY, task)
+        discard = self.driver.request(Command.DISCARD, task)
         outcomes = await self.store.tasks.apply([retry, discard])
         assert [type(outcome) for outcome in outcomes] == [Applied, Stale]
         assert (await self.driver.load(task.id)).status is Status.PENDING
@@ -160,39 +160,39 @@ class Applying(Contract):
     async def test_a_write_with_another_lease_is_stale(self) -> None:
         task = await self.driver.start()
         forged = msgspec.structs.replace(await self.driver.done(task), lease="somebody-else")
-        await self.driver.refused(forged)
+        await self.driver.expect_stale(forged)
         assert await self.driver.load(task.id) == task
 
     async def test_a_write_with_a_lease_is_stale_when_nobody_holds_the_task(self) -> None:
         task = await self.driver.submit()
         lease = Lease(owner="w-9", fence=99, id="made-up", until=self.clock.now() + 99)
         held = msgspec.structs.replace(task, status=Status.RUNNING, lease=lease)
-        await self.driver.refused(await self.driver.done(held))
+        await self.driver.expect_stale(await self.driver.done(held))
 
     async def test_a_zombie_cannot_finish_a_task_that_was_taken_over(self) -> None:
         zombie = await self.driver.start("w-1")
         self.clock.advance(31)
         await self.store.tasks.expire(limit=10, count_crashes=True)
-        await self.driver.refused(await self.driver.done(zombie))
+        await self.driver.expect_stale(await self.driver.done(zombie))
         holder = await self.driver.take("w-2")
-        await self.driver.refused(await self.driver.done(zombie))
+        await self.driver.expect_stale(await self.driver.done(zombie))
         pretended = msgspec.structs.replace(zombie, version=holder.version)
-        await self.driver.refused(await self.driver.done(pretended))
+        await self.driver.expect_stale(await self.driver.done(pretended))
         assert (await self.driver.complete(holder)).status is Status.COMPLETED
 
     async def test_an_operator_cannot_move_a_leased_task(self) -> None:
         held = await self.driver.start(tenant="t")
         as_if_free = msgspec.structs.replace(held, status=Status.PENDING, lease=None)
         for command in (Command.CANCEL, Command.PAUSE):
-            transition = self.driver.asked(command, as_if_free)
+            transition = self.driver.request(command, as_if_free)
             assert transition.next is not Next.STAY
-            found = await self.driver.refused(transition)
+            found = await self.driver.expect_stale(transition)
             assert found == held
         assert (await self.store.admin.audits(limit=10)) == []
 
     async def test_a_write_to_an_unknown_task_is_stale(self) -> None:
         unknown = self.driver.submission().task
-        outcome = await self.driver.apply(self.driver.asked(Command.CANCEL, unknown))
+        outcome = await self.driver.apply(self.driver.request(Command.CANCEL, unknown))
         assert outcome == Stale(None)
 
     async def test_each_element_of_a_batch_is_judged_alone(self) -> None:
@@ -216,7 +216,7 @@ class Applying(Contract):
 
     async def test_a_batch_may_hold_repeats_of_several_tasks(self) -> None:
         asked = [
-            self.driver.asked(Command.CANCEL, await self.driver.submit(stages=("only",)))
+            self.driver.request(Command.CANCEL, await self.driver.submit(stages=("only",)))
             for _ in range(2)
         ]
         outcomes = await self.store.tasks.apply([*asked, *asked])
@@ -225,7 +225,7 @@ class Applying(Contract):
 
     async def test_a_repeat_in_a_batch_does_not_hide_what_the_batch_has_moved(self) -> None:
         first, second, third = [await self.driver.submit(tenant="t") for _ in range(3)]
-        one, two = (self.driver.asked(Command.CANCEL, task) for task in (first, second))
+        one, two = (self.driver.request(Command.CANCEL, task) for task in (first, second))
         outcomes = await self.store.tasks.apply([one, one, two])
         assert all(isinstance(outcome, Applied) for outcome in outcomes)
         assert await self.driver.claim_ids() == [third.id]
@@ -258,7 +258,7 @@ class Applying(Contract):
 
     async def test_of_many_concurrent_writers_over_one_version_one_wins(self) -> None:
         task = await self.driver.submit()
-        asked = [self.driver.asked(Command.PAUSE, task) for _ in range(20)]
+        asked = [self.driver.request(Command.PAUSE, task) for _ in range(20)]
         outcomes = await asyncio.gather(*(self.driver.apply(transition) for transition in asked))
         assert sum(isinstance(outcome, Applied) for outcome in outcomes) == 1
         assert (await self.driver.load(task.id)).version == task.version + 1
@@ -287,8 +287,8 @@ class Applying(Contract):
         assert (task.status, task.place, task.next_undo) == (Status.ROLLING_BACK, Place.READY, 1)
         task = await self.driver.take()
         assert (task.status, task.place) == (Status.ROLLING_BACK, Place.LEASED)
-        task = await self.driver.commit(self.driver.undone(task))
-        task = await self.driver.commit(self.driver.undone(task))
+        task = await self.driver.commit(self.driver.decide_undo(task))
+        task = await self.driver.commit(self.driver.decide_undo(task))
         task = await self.driver.commit(decide.rolled_back(task, now=self.clock.now()))
         assert (task.status, task.place) == (Status.ROLLED_BACK, Place.SETTLED)
         assert task.settled_at == self.clock.now()
@@ -315,7 +315,7 @@ class Repeats(Contract):
     async def test_a_repeated_request_of_an_operator_has_one_effect(self) -> None:
         task = await self.driver.submit(tenant="t")
         await self.driver.submit_many(2, tenant="t")
-        cancel = self.driver.asked(Command.CANCEL, task)
+        cancel = self.driver.request(Command.CANCEL, task)
         for _ in range(3):
             assert isinstance(await self.driver.apply(cancel), Applied)
         assert len(await self.store.admin.audits(limit=10)) == 1
@@ -370,16 +370,16 @@ class Repeats(Contract):
 
     async def test_another_write_to_a_task_that_has_gone_is_stale(self) -> None:
         task = await self.driver.start(stages=("only",), keep_seconds=0)
-        request = self.driver.asked(Command.CANCEL, task)
+        request = self.driver.request(Command.CANCEL, task)
         await self.driver.complete(task)
         assert await self.driver.apply(request) == Stale(None)
 
     async def test_a_refused_request_may_be_decided_again_under_its_name(self) -> None:
         task = await self.driver.submit()
-        early = self.driver.asked(Command.PAUSE, task, request="r-1")
+        early = self.driver.request(Command.PAUSE, task, request="r-1")
         held = await self.driver.take()
         assert isinstance(await self.driver.apply(early), Stale)
-        again = self.driver.asked(Command.PAUSE, held, request="r-1")
+        again = self.driver.request(Command.PAUSE, held, request="r-1")
         assert (await self.driver.commit(again)).pause_requested
         assert isinstance(await self.driver.apply(again), Applied)
         assert len(await self.store.admin.audits(limit=10)) == 1

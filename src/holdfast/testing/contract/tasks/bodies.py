@@ -68,7 +68,9 @@ class StoredCheckpoints(Contract):
         assert transition.checkpoint is not None
         for version in (0, 1):
             older = msgspec.structs.replace(transition.checkpoint, version=version)
-            found = await self.driver.refused(msgspec.structs.replace(transition, checkpoint=older))
+            found = await self.driver.expect_stale(
+                msgspec.structs.replace(transition, checkpoint=older)
+            )
             assert found == task
         assert (await self.driver.commit(transition)).last_completed == 1
 
@@ -135,7 +137,7 @@ class StoredCheckpoints(Contract):
         task = await self.driver.start()
         late = await self.driver.done(task)
         await self.driver.ask(Command.PAUSE, task)
-        await self.driver.refused(late)
+        await self.driver.expect_stale(late)
         assert await self.store.views.checkpoint(task.id) is None
 
     async def test_a_claim_tells_the_version_that_the_next_checkpoint_must_be_above(self) -> None:

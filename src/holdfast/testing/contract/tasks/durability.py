@@ -82,7 +82,7 @@ class Durability(Contract):
         async with self.open_again() as store:
             other = StoreDriver(store, self.clock)
             task = await self.driver.start()
-            stage, pause = await self.driver.done(task), other.asked(Command.PAUSE, task)
+            stage, pause = await self.driver.done(task), other.request(Command.PAUSE, task)
             outcomes = await asyncio.gather(self.driver.apply(stage), other.apply(pause))
             assert sum(isinstance(outcome, Applied) for outcome in outcomes) == 1
             assert await self.driver.load(task.id) == await other.load(task.id)

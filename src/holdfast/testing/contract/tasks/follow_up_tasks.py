@@ -45,23 +45,23 @@ async def leaves_nothing(driver: StoreDriver) -> Transition:
 
 
 async def is_retried(driver: StoreDriver) -> Transition:
-    return await driver.failed(await driver.start())
+    return await driver.decide_failure(await driver.start())
 
 
 async def is_suspended(driver: StoreDriver) -> Transition:
-    return await driver.failed(await driver.start(tenant="t"), retry_seconds=None)
+    return await driver.decide_failure(await driver.start(tenant="t"), retry_seconds=None)
 
 
 async def is_cancelled(driver: StoreDriver) -> Transition:
-    return driver.asked(Command.CANCEL, await driver.submit(tenant="t"))
+    return driver.request(Command.CANCEL, await driver.submit(tenant="t"))
 
 
 async def is_asked_to_pause(driver: StoreDriver) -> Transition:
-    return driver.asked(Command.PAUSE, await driver.start())
+    return driver.request(Command.PAUSE, await driver.start())
 
 
 async def is_released(driver: StoreDriver) -> Transition:
-    return driver.asked(Command.RELEASE, await driver.submit(held=True))
+    return driver.request(Command.RELEASE, await driver.submit(held=True))
 
 
 DECISIONS: list[Decide] = [
@@ -70,11 +70,11 @@ DECISIONS: list[Decide] = [
 ]
 
 
-def followed(driver: StoreDriver, transition: Transition, **fields: Any) -> Transition:
+def with_follower(driver: StoreDriver, transition: Transition, **fields: Any) -> Transition:
     return replace(transition, follows=(driver.follower(transition.after, **fields),))
 
 
-async def there(driver: StoreDriver) -> list[str]:
+async def follower_ids(driver: StoreDriver) -> list[str]:
     page = await driver.store.views.find(Filter(queue=FOLLOWERS), limit=100)
     return [task.id for task in page.tasks]
 
@@ -82,17 +82,17 @@ async def there(driver: StoreDriver) -> list[str]:
 class FollowUpTasks(Contract):
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_a_task_that_follows_comes_with_the_transition(self, decide: Decide) -> None:
-        transition = followed(self.driver, await decide(self.driver), payload={"of": 1})
+        transition = with_follower(self.driver, await decide(self.driver), payload={"of": 1})
         (submission,) = transition.follows
         await self.driver.commit(transition)
         detail = await self.driver.detail(submission.task)
         assert replace(detail.task, order=0) == submission.task
         assert (detail.payload, detail.events) == (b'{"of":1}', submission.events)
-        assert await there(self.driver) == [submission.task.id]
+        assert await follower_ids(self.driver) == [submission.task.id]
 
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_what_follows_is_handed_out_and_runs(self, decide: Decide) -> None:
-        transition = followed(self.driver, await decide(self.driver))
+        transition = with_follower(self.driver, await decide(self.driver))
         await self.driver.commit(transition)
         task = await self.driver.take("w-2", queues=(FOLLOWERS,))
         assert task.id == transition.follows[0].task.id
@@ -100,13 +100,13 @@ class FollowUpTasks(Contract):
         assert (await self.driver.complete(task)).status is Status.COMPLETED
 
     async def test_of_a_record_that_goes_with_the_transition_the_follower_stays(self) -> None:
-        transition = followed(self.driver, await leaves_nothing(self.driver))
+        transition = with_follower(self.driver, await leaves_nothing(self.driver))
         await self.driver.commit(transition)
         assert await self.store.views.load([transition.task_id]) == [None]
-        assert await there(self.driver) == [transition.follows[0].task.id]
+        assert await follower_ids(self.driver) == [transition.follows[0].task.id]
 
     async def test_what_follows_may_have_followers_of_its_own(self) -> None:
-        await self.driver.commit(followed(self.driver, await completes(self.driver)))
+        await self.driver.commit(with_follower(self.driver, await completes(self.driver)))
         first = await self.driver.take(queues=(FOLLOWERS,))
         second = self.driver.follower(first, "second")
         await self.driver.commit(replace(await self.driver.done(first), follows=(second,)))
@@ -114,7 +114,7 @@ class FollowUpTasks(Contract):
 
     @pytest.mark.parametrize("decide", [is_cancelled, is_asked_to_pause, leaves_nothing])
     async def test_what_follows_is_a_signal(self, decide: Decide) -> None:
-        transition = followed(self.driver, await decide(self.driver))
+        transition = with_follower(self.driver, await decide(self.driver))
         ticket = self.store.ticket(Topic.READY)
         waiters = await waiting(self.store, Topic.READY, number=2)
         await self.driver.commit(transition)
@@ -125,16 +125,16 @@ class FollowUpTasks(Contract):
     async def test_a_full_queue_refuses_nothing_that_has_happened(self) -> None:
         task = await self.driver.start(tenant="t", stages=("only",))
         await self.driver.submit(tenant="t", queue=FOLLOWERS)
-        transition = followed(self.driver, await self.driver.done(task))
+        transition = with_follower(self.driver, await self.driver.done(task))
         await self.driver.commit(transition)
-        assert transition.follows[0].task.id in await there(self.driver)
+        assert transition.follows[0].task.id in await follower_ids(self.driver)
         late = self.driver.submission(tenant="t", queue=FOLLOWERS)
         assert await self.driver.insert(late, depth_limit=2) == [Full(FOLLOWERS)]
         assert await self.driver.insert(late, depth_limit=3) == [Inserted(late.task.id)]
 
     async def test_a_shut_queue_refuses_nothing_that_has_happened(self) -> None:
         await self.switches.off(Switch.INTAKE, FOLLOWERS)
-        transition = followed(self.driver, await completes(self.driver))
+        transition = with_follower(self.driver, await completes(self.driver))
         await self.driver.commit(transition)
         assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == [transition.follows[0].task.id]
         assert await self.driver.insert(self.driver.submission(queue=FOLLOWERS)) == [
@@ -155,18 +155,18 @@ class FollowUpTasks(Contract):
 
 class NotFollowing(Contract):
     async def test_nothing_follows_from_a_stale_write(self) -> None:
-        transition = followed(self.driver, await completes(self.driver))
+        transition = with_follower(self.driver, await completes(self.driver))
         await self.driver.ask(Command.PAUSE, transition.before)
-        await self.driver.refused(transition)
+        await self.driver.expect_stale(transition)
         forged = replace(
-            followed(self.driver, await is_cancelled(self.driver)), lease="somebody-else"
+            with_follower(self.driver, await is_cancelled(self.driver)), lease="somebody-else"
         )
-        await self.driver.refused(forged)
+        await self.driver.expect_stale(forged)
         unknown = replace(transition.before, id=self.driver.submission().task.id)
         lost = replace(transition, before=unknown, after=replace(transition.after, id=unknown.id))
-        lost = followed(self.driver, lost)
-        await self.driver.refused(lost)
-        assert await there(self.driver) == []
+        lost = with_follower(self.driver, lost)
+        await self.driver.expect_stale(lost)
+        assert await follower_ids(self.driver) == []
         assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == []
 
     async def test_nothing_follows_where_the_tenant_has_moved_on(self) -> None:
@@ -174,20 +174,20 @@ class NotFollowing(Contract):
             await self.driver.start(tenant="t", workflow=True, hold=False)
         )
         await self.driver.complete(await self.driver.start(tenant="t"))
-        transition = followed(self.driver, self.driver.asked(Command.RETRY, task))
+        transition = with_follower(self.driver, self.driver.request(Command.RETRY, task))
         assert isinstance(await self.driver.apply(transition), MovedOn)
-        assert await there(self.driver) == []
+        assert await follower_ids(self.driver) == []
 
     async def test_nothing_follows_where_the_tenant_is_busy(self) -> None:
         await self.driver.start(tenant="t")
         held = await self.driver.submit(tenant="t", held=True)
-        transition = followed(self.driver, self.driver.asked(Command.RELEASE, held))
+        transition = with_follower(self.driver, self.driver.request(Command.RELEASE, held))
         assert isinstance(await self.driver.apply(replace(transition, not_if_busy=True)), Busy)
-        assert await there(self.driver) == []
+        assert await follower_ids(self.driver) == []
 
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_from_a_repeat_nothing_follows_again(self, decide: Decide) -> None:
-        transition = followed(self.driver, await decide(self.driver))
+        transition = with_follower(self.driver, await decide(self.driver))
         await self.driver.commit(transition)
         before = await self.driver.detail(transition.follows[0].task)
         await self.driver.commit(transition)
@@ -195,21 +195,23 @@ class NotFollowing(Contract):
             replace(transition, follows=(self.driver.follower(transition.after, "new"),))
         )
         assert await self.driver.detail(transition.follows[0].task) == before
-        assert await there(self.driver) == [before.task.id]
+        assert await follower_ids(self.driver) == [before.task.id]
 
     async def test_a_repeat_brings_back_nothing_that_has_run(self) -> None:
-        transition = followed(self.driver, await is_asked_to_pause(self.driver), keep_seconds=0)
+        transition = with_follower(
+            self.driver, await is_asked_to_pause(self.driver), keep_seconds=0
+        )
         await self.driver.commit(transition)
         await self.driver.complete(await self.driver.take(queues=(FOLLOWERS,)))
         await self.driver.commit(transition)
-        assert await there(self.driver) == []
+        assert await follower_ids(self.driver) == []
 
     async def test_an_id_that_is_there_is_left_as_it_is(self) -> None:
-        transition = followed(self.driver, await completes(self.driver))
+        transition = with_follower(self.driver, await completes(self.driver))
         (first,) = transition.follows
         await self.driver.commit(transition)
         before = await self.driver.detail(first.task)
-        again = self.driver.asked(
+        again = self.driver.request(
             Command.ROLLBACK, await self.driver.load(transition.task_id), force=True
         )
         same = self.driver.follower(transition.after, payload="other")
@@ -225,12 +227,12 @@ class NotFollowing(Contract):
         same = self.driver.follower(None, tenant="t", key="k", payload="other")
         new = self.driver.follower(None, "new", tenant="t", key="l")
         await self.driver.commit(replace(transition, follows=(same, new)))
-        assert await there(self.driver) == sorted([new.task.id, first.task.id], reverse=True)
+        assert await follower_ids(self.driver) == sorted([new.task.id, first.task.id], reverse=True)
         again = self.driver.submission(tenant="t", key="l")
         assert await self.driver.insert(again) == [Existing(new.task.id)]
 
     async def test_without_what_could_not_be_read_back_nothing_is_written(self) -> None:
-        transition = followed(self.driver, await completes(self.driver))
+        transition = with_follower(self.driver, await completes(self.driver))
         (good,) = transition.follows
         wrong: Any = object()
         bad = replace(good, task=replace(good.task, user=wrong))
@@ -238,7 +240,7 @@ class NotFollowing(Contract):
         with pytest.raises(SerialisationError):
             await self.driver.apply(replace(transition, follows=(good, bad)))
         assert await self.driver.detail(transition.before) == before
-        assert await there(self.driver) == []
+        assert await follower_ids(self.driver) == []
         await self.driver.commit(transition)
 
 
@@ -251,7 +253,7 @@ class FollowingInOrder(Contract):
         assert [type(outcome) for outcome in outcomes] == [Applied] * 30
         made = [one.task.id for transition in batch for one in transition.follows]
         loaded = [await self.driver.load(task_id) for task_id in made]
-        assert sorted(await there(self.driver)) == sorted(made)
+        assert sorted(await follower_ids(self.driver)) == sorted(made)
         self._check_order(loaded)
         claimed = await self.driver.claim_ids(queues=(FOLLOWERS,))
         assert sorted(claimed) == sorted(made)
@@ -274,7 +276,7 @@ class FollowingInOrder(Contract):
         good = replace(await self.driver.done(two), follows=(self.driver.follower(two, "good"),))
         await self.driver.ask(Command.PAUSE, one)
         await self.store.tasks.apply([late, good])
-        assert await there(self.driver) == [good.follows[0].task.id]
+        assert await follower_ids(self.driver) == [good.follows[0].task.id]
 
     async def test_a_follower_of_its_tenant_goes_behind_those_that_wait(self) -> None:
         task = await self.driver.start(tenant="t", stages=("only",))

@@ -169,7 +169,7 @@ class Expiring(Contract):
         assert (await self.driver.load(task.id)).crashes == 1
         task = await self.driver.take()
         await self.driver.begin(task)
-        task = await self.driver.commit(self.driver.undone(task))
+        task = await self.driver.commit(self.driver.decide_undo(task))
         self.clock.advance(LEASE_SECONDS + 1)
         await self.store.tasks.expire(limit=10, count_crashes=True)
         assert (await self.driver.load(task.id)).crashes == 0
@@ -238,7 +238,7 @@ class Expiring(Contract):
     async def test_a_rollback_whose_worker_died_is_taken_over_where_it_was(self) -> None:
         task = await self.driver.start_past_stage()
         await self.driver.ask(Command.ROLLBACK, await self.driver.suspend(task))
-        task = await self.driver.commit(self.driver.undone(await self.driver.take()))
+        task = await self.driver.commit(self.driver.decide_undo(await self.driver.take()))
         self.clock.advance(LEASE_SECONDS + 1)
         await self.store.tasks.expire(limit=10, count_crashes=True)
         found = await self.driver.take("w-2")

@@ -98,7 +98,7 @@ class Outages(Contract):
             assert (task.status, task.failures) == (Status.ROLLING_BACK, 0)
             assert (task.outages, task.outage_since) == (number, began)
             task = await again(self.driver)
-        task = await self.driver.commit(self.driver.undone(task))
+        task = await self.driver.commit(self.driver.decide_undo(task))
         assert (task.outages, task.outage_since) == (0, None)
 
     @pytest.mark.parametrize("hold", [True, False])

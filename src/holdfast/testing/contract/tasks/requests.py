@@ -106,7 +106,7 @@ class Requesting(Contract):
 
     async def test_requests_and_commits_that_race_end_in_one_order(self) -> None:
         held = await self.driver.start()
-        stage, pause = await self.driver.done(held), self.driver.asked(Command.PAUSE, held)
+        stage, pause = await self.driver.done(held), self.driver.request(Command.PAUSE, held)
         outcomes = await asyncio.gather(self.driver.apply(stage), self.driver.apply(pause))
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Applied", "Stale"]
         task = await self.driver.load(held.id)
@@ -149,7 +149,7 @@ class Requesting(Contract):
 
     async def test_a_stale_command_leaves_no_audit(self) -> None:
         task = await self.driver.submit()
-        early = self.driver.asked(Command.CANCEL, task)
+        early = self.driver.request(Command.CANCEL, task)
         await self.driver.take()
         assert not isinstance(await self.driver.apply(early), Applied)
         assert list(await self.store.admin.audits(limit=10)) == []

@@ -16,7 +16,7 @@ from holdfast.testing.contract.tasks.tenant_queue import pause
 RETURNS = [Command.RETRY, Command.ROLLBACK, Command.RESUME]
 
 
-async def rested(driver: StoreDriver, command: Command, **fields: Any) -> Task:
+async def park(driver: StoreDriver, command: Command, **fields: Any) -> Task:
     """A task that rests with its line open, and that ``command`` may bring back."""
     defaults: dict[str, Any] = {"tenant": "t", "workflow": True, "hold": False}
     task = await driver.start(**(defaults | fields))
@@ -30,48 +30,56 @@ class MovingOn(Contract):
     async def test_a_workflow_over_which_newer_work_has_run_does_not_return(
         self, command: Command
     ) -> None:
-        task = await rested(self.driver, command)
+        task = await park(self.driver, command)
         await self.driver.complete(await self.driver.start(tenant="t"))
         before = await self.driver.detail(task)
-        assert await self.driver.apply(self.driver.asked(command, task)) == MovedOn(task)
+        assert await self.driver.apply(self.driver.request(command, task)) == MovedOn(task)
         assert await self.driver.detail(task) == before
         assert list(await self.driver.claim()) == []
 
     @pytest.mark.parametrize("command", RETURNS)
     async def test_forced_it_returns_and_its_holder_is_told(self, command: Command) -> None:
-        task = await rested(self.driver, command)
+        task = await park(self.driver, command)
         await self.driver.complete(await self.driver.start(tenant="t"))
-        await self.driver.commit(self.driver.asked(command, task, force=True))
+        await self.driver.commit(self.driver.request(command, task, force=True))
         (claimed,) = await self.driver.claim()
         assert (claimed.task.id, claimed.moved_on) == (task.id, True)
 
     @pytest.mark.parametrize("command", RETURNS)
     async def test_without_newer_work_it_returns(self, command: Command) -> None:
-        task = await rested(self.driver, command)
-        await self.driver.commit(self.driver.asked(command, task))
+        task = await park(self.driver, command)
+        await self.driver.commit(self.driver.request(command, task))
         (claimed,) = await self.driver.claim()
         assert not claimed.moved_on
 
     async def test_newer_work_counts_from_its_start(self) -> None:
-        task = await rested(self.driver, Command.RETRY)
+        task = await park(self.driver, Command.RETRY)
         await self.driver.start(tenant="t")
-        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), MovedOn)
+        assert isinstance(
+            await self.driver.apply(self.driver.request(Command.RETRY, task)), MovedOn
+        )
 
     async def test_newer_work_that_only_waits_does_not_count(self) -> None:
-        task = await rested(self.driver, Command.RETRY)
+        task = await park(self.driver, Command.RETRY)
         await self.driver.submit(tenant="t")
-        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)
+        assert isinstance(
+            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
+        )
 
     async def test_other_tenants_work_does_not_count(self) -> None:
-        task = await rested(self.driver, Command.RETRY)
+        task = await park(self.driver, Command.RETRY)
         await self.driver.complete(await self.driver.start(tenant="another"))
         await self.driver.complete(await self.driver.start())
-        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)
+        assert isinstance(
+            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
+        )
 
     async def test_a_one_stage_task_returns_over_anything(self) -> None:
-        task = await rested(self.driver, Command.RETRY, workflow=False)
+        task = await park(self.driver, Command.RETRY, workflow=False)
         await self.driver.complete(await self.driver.start(tenant="t"))
-        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)
+        assert isinstance(
+            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
+        )
 
     async def test_a_task_that_never_ran_has_nothing_to_be_moved_over(self) -> None:
         running = await self.driver.start(tenant="t")
@@ -79,7 +87,7 @@ class MovingOn(Contract):
         waiting = await self.driver.ask(Command.PAUSE, waiting)
         await self.driver.complete(running)
         await self.driver.complete(await self.driver.start(tenant="t"))
-        await self.driver.commit(self.driver.asked(Command.RESUME, waiting))
+        await self.driver.commit(self.driver.request(Command.RESUME, waiting))
         (claimed,) = await self.driver.claim()
         assert not claimed.moved_on
 
@@ -96,12 +104,14 @@ class MovingOn(Contract):
     async def test_a_completed_workflow_is_not_rolled_back_over_newer_work(self) -> None:
         task = await self.driver.complete(await self.driver.start(tenant="t", workflow=True))
         await self.driver.complete(await self.driver.start(tenant="t"))
-        assert await self.driver.apply(self.driver.asked(Command.ROLLBACK, task)) == MovedOn(task)
+        assert await self.driver.apply(self.driver.request(Command.ROLLBACK, task)) == MovedOn(task)
         assert (await self.driver.load(task.id)).status is Status.COMPLETED
 
     async def test_having_returned_by_force_it_is_the_newest_again(self) -> None:
-        task = await rested(self.driver, Command.RETRY)
+        task = await park(self.driver, Command.RETRY)
         await self.driver.complete(await self.driver.start(tenant="t"))
         await self.driver.ask(Command.RETRY, task, force=True)
         task = await self.driver.suspend(await self.driver.take())
-        assert isinstance(await self.driver.apply(self.driver.asked(Command.RETRY, task)), Applied)
+        assert isinstance(
+            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
+        )

@@ -19,7 +19,7 @@ from holdfast.testing.contract.tasks.tenant_queue import SETTLED, UNSETTLED
 
 
 def unless_busy(driver: StoreDriver, task: Task, command: Command = Command.RELEASE) -> Transition:
-    return replace(driver.asked(command, task), not_if_busy=True)
+    return replace(driver.request(command, task), not_if_busy=True)
 
 
 async def is_busy(driver: StoreDriver, transition: Transition) -> None:
@@ -65,25 +65,25 @@ class UnreleasedTasks(Contract):
 
     async def test_a_release_decided_on_before_is_void(self) -> None:
         held = await self.driver.submit(held=True)
-        release = self.driver.asked(Command.RELEASE, held)
+        release = self.driver.request(Command.RELEASE, held)
         back = await self.driver.ask(Command.HOLD_BACK, held)
-        assert await self.driver.refused(release) == back
-        assert await self.driver.refused(replace(release, not_if_busy=True)) == back
+        assert await self.driver.expect_stale(release) == back
+        assert await self.driver.expect_stale(replace(release, not_if_busy=True)) == back
         assert await self.driver.claim_ids() == []
         await self.driver.ask(Command.RELEASE, back)
         assert await self.driver.claim_ids() == [held.id]
 
     async def test_a_task_released_before_is_not_held_back(self) -> None:
         held = await self.driver.submit(held=True)
-        back = self.driver.asked(Command.HOLD_BACK, held)
+        back = self.driver.request(Command.HOLD_BACK, held)
         released = await self.driver.ask(Command.RELEASE, held)
-        assert await self.driver.refused(back) == released
+        assert await self.driver.expect_stale(back) == released
         with pytest.raises(IllegalTransition):
-            self.driver.asked(Command.HOLD_BACK, released)
+            self.driver.request(Command.HOLD_BACK, released)
         assert await self.driver.claim_ids() == [held.id]
 
     async def test_a_repeat_of_holding_back_is_answered_as_the_first_was(self) -> None:
-        back = self.driver.asked(Command.HOLD_BACK, await self.driver.submit(held=True))
+        back = self.driver.request(Command.HOLD_BACK, await self.driver.submit(held=True))
         first = await self.driver.apply(back)
         assert isinstance(first, Applied)
         assert await self.driver.apply(back) == first
@@ -92,7 +92,7 @@ class UnreleasedTasks(Contract):
     async def test_of_a_release_and_a_holding_back_one_is_written(self) -> None:
         held = await self.driver.submit(held=True)
         commands = (Command.RELEASE, Command.HOLD_BACK)
-        writes = (self.driver.apply(self.driver.asked(command, held)) for command in commands)
+        writes = (self.driver.apply(self.driver.request(command, held)) for command in commands)
         outcomes = await asyncio.gather(*writes)
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Applied", "Stale"]
         released = isinstance(outcomes[0], Applied)

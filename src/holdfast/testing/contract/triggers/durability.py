@@ -25,7 +25,7 @@ class TriggerDurability(Contract):
     async def test_triggers_are_there_again_after_a_restart(self) -> None:
         waits = await self.triggers.save(due_in=100, tenant="t")
         held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.fired(await self.triggers.take(await self.triggers.save_due()))
+        change = self.triggers.decide_fire(await self.triggers.take(await self.triggers.save_due()))
         fired = (await self.triggers.commit(change)).trigger
         ended = await self.triggers.end(await self.triggers.save(keep_seconds=50))
         await self.store.close()
@@ -36,7 +36,7 @@ class TriggerDurability(Contract):
             assert await again.port.acquire_lease(held.id, "s-2") is None
             assert await again.next_seconds() == LEASE_SECONDS
             self.clock.advance(LEASE_SECONDS)
-            (taken,) = (await again.look("s-2")).triggers
+            (taken,) = (await again.claim("s-2")).triggers
             assert (taken.id, taken.retry_count) == (held.id, 1)
             self.clock.advance(LEASE_SECONDS)
             assert await again.prune() == 1
@@ -46,13 +46,13 @@ class TriggerDurability(Contract):
         ids = sorted([(await self.triggers.save_due()).id for _ in range(15)])
         async with self._beside() as other:
             sides = [(side, n) for n in range(4) for side in (self.triggers, other)]
-            looks = await asyncio.gather(*(side.take_due(f"s-{n}", limit=3) for side, n in sides))
+            looks = await asyncio.gather(*(side.claim_ids(f"s-{n}", limit=3) for side, n in sides))
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
     async def test_a_change_by_one_is_compared_with_that_by_the_other(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         async with self._beside() as other:
-            changes = [self.triggers.fired(held), self.triggers.fired(held)]
+            changes = [self.triggers.decide_fire(held), self.triggers.decide_fire(held)]
             outcomes = await asyncio.gather(
                 self.triggers.apply(changes[0]), other.apply(changes[1])
             )
@@ -66,4 +66,4 @@ class TriggerDurability(Contract):
             trigger = await self.triggers.save_due()
             async with patience():
                 await waiter
-            assert await other.take_due() == [trigger.id]
+            assert await other.claim_ids() == [trigger.id]

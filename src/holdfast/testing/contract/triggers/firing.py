@@ -32,7 +32,7 @@ class Firing(Contract):
     async def test_firing_makes_the_task_and_moves_the_trigger_on(self) -> None:
         await self.triggers.save_due()
         held = await self.triggers.take_one()
-        change = self.triggers.fired(held)
+        change = self.triggers.decide_fire(held)
         task_id = change.submissions[0].task.id
         assert await self.triggers.apply(change) == Changed(change.after, (Inserted(task_id),))
         assert await self.triggers.load(held) == change.after
@@ -45,7 +45,7 @@ class Firing(Contract):
 
     async def test_a_change_without_tasks_is_a_change(self) -> None:
         saved = await self.triggers.save()
-        change = self.triggers.changed(saved, status=TriggerStatus.PAUSED, reason="at night")
+        change = self.triggers.change(saved, status=TriggerStatus.PAUSED, reason="at night")
         assert await self.triggers.apply(change) == Changed(change.after, ())
         assert await self.triggers.load(saved) == change.after
         assert await self.triggers.tasks() == []
@@ -54,7 +54,7 @@ class Firing(Contract):
         driver = self.driver
         held = await self.triggers.take(await self.triggers.save_due(tenant="t"))
         submission = self.triggers.submission(held, payload={"n": 1}, queue="slow")
-        await self.triggers.commit(self.triggers.changed(held, submission))
+        await self.triggers.commit(self.triggers.change(held, submission))
         task = await driver.load(submission.task.id)
         assert (task.place, task.status) == (Place.READY, Status.PENDING)
         assert (task.tenant, task.queue, task.key) == ("t", "slow", submission.task.key)
@@ -76,15 +76,15 @@ class Firing(Contract):
     async def test_one_change_makes_the_tasks_of_several_times(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         batch = [self.triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
-        changed = await self.triggers.commit(self.triggers.changed(held, *batch))
+        changed = await self.triggers.commit(self.triggers.change(held, *batch))
         ids = [submission.task.id for submission in batch]
         assert changed.tasks == tuple(Inserted(task_id) for task_id in ids)
         assert await self.driver.claim_ids() == ids
 
     async def test_changes_of_one_batch_stand_for_themselves(self) -> None:
         held = [await self.triggers.take(await self.triggers.save_due()) for _ in range(3)]
-        stale = self.triggers.fired(replace(held[1], version=held[1].version - 1))
-        batch = [self.triggers.fired(held[0]), stale, self.triggers.fired(held[2])]
+        stale = self.triggers.decide_fire(replace(held[1], version=held[1].version - 1))
+        batch = [self.triggers.decide_fire(held[0]), stale, self.triggers.decide_fire(held[2])]
         outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed, TriggerStale, Changed]
         assert len(await self.triggers.tasks()) == 2
@@ -94,12 +94,12 @@ class Firing(Contract):
         held = await self.triggers.take(await self.triggers.save_due())
         first = self.triggers.submission(held)
         await self.driver.insert(first)
-        changed = await self.triggers.commit(self.triggers.fired(held))
+        changed = await self.triggers.commit(self.triggers.decide_fire(held))
         assert changed.tasks == (Existing(first.task.id),)
         assert await self.triggers.load(held) == changed.trigger
         again = await self.triggers.take(held)
         other = self.triggers.submission(held, payload="other")
-        changed = await self.triggers.commit(self.triggers.changed(again, other))
+        changed = await self.triggers.commit(self.triggers.change(again, other))
         assert changed.tasks == (Conflict(first.task.id),)
         assert await self.triggers.tasks() == [first.task.id]
 
@@ -109,43 +109,43 @@ class Firing(Contract):
         await self.driver.insert(first)
         for payload in ({}, {"payload": "other"}):
             again = self.triggers.submission(held, key=first.task.key, **payload)
-            change = self.triggers.changed(held, again, last_task=again.task.id)
+            change = self.triggers.change(held, again, last_task=again.task.id)
             changed = await self.triggers.commit(change)
             assert changed.trigger.last_task == first.task.id
             assert await self.triggers.load(held) == changed.trigger
             held = await self.triggers.take(held)
-        named = self.triggers.changed(held, self.triggers.submission(held), last_task="task-older")
+        named = self.triggers.change(held, self.triggers.submission(held), last_task="task-older")
         assert (await self.triggers.commit(named)).trigger.last_task == "task-older"
 
     async def test_a_change_to_another_version_is_refused(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         for version in (held.version - 1, held.version + 1, 0):
-            change = self.triggers.fired(replace(held, version=version))
-            assert await self.triggers.refused(change) == held
+            change = self.triggers.decide_fire(replace(held, version=version))
+            assert await self.triggers.expect_stale(change) == held
 
     async def test_a_change_to_a_trigger_that_is_not_there_is_refused(self) -> None:
-        change = self.triggers.fired(self.triggers.unsaved(version=1))
-        assert await self.triggers.untouched(change) == TriggerStale(None)
+        change = self.triggers.decide_fire(self.triggers.build(version=1))
+        assert await self.triggers.expect_untouched(change) == TriggerStale(None)
 
     async def test_a_pause_under_a_holder_makes_its_write_stale(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
-        pause = self.triggers.changed(held, status=TriggerStatus.PAUSED)
+        pause = self.triggers.change(held, status=TriggerStatus.PAUSED)
         paused = (await self.triggers.commit(pause)).trigger
-        assert await self.triggers.refused(self.triggers.fired(held)) == paused
+        assert await self.triggers.expect_stale(self.triggers.decide_fire(held)) == paused
         self.clock.advance(3_600)
-        assert await self.triggers.take_due("s-2") == []
+        assert await self.triggers.claim_ids("s-2") == []
 
     async def test_a_trigger_set_going_again_is_due_again(self) -> None:
         paused = await self.triggers.save_due(status=TriggerStatus.PAUSED)
         at = self.clock.now() + 5
-        resume = self.triggers.changed(paused, fire_time=at, trigger_at=at)
+        resume = self.triggers.change(paused, fire_time=at, trigger_at=at)
         await self.triggers.commit(resume)
         assert await self.triggers.next_seconds() == 5
         assert await self.triggers.due(at) == [paused.id]
 
     async def test_of_two_changes_to_one_version_one_is_written(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
-        changes = [self.triggers.fired(held) for _ in range(6)]
+        changes = [self.triggers.decide_fire(held) for _ in range(6)]
         outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
         assert await self.triggers.load(held) == written.trigger
@@ -154,9 +154,9 @@ class Firing(Contract):
     async def test_what_is_done_is_audited_with_the_change(self) -> None:
         saved = await self.triggers.save()
         entry = self.triggers.audit(saved, "pause")
-        change = self.triggers.changed(saved, audit=entry, status=TriggerStatus.PAUSED)
+        change = self.triggers.change(saved, audit=entry, status=TriggerStatus.PAUSED)
         await self.triggers.commit(change)
-        await self.triggers.refused(self.triggers.changed(saved, audit=entry))
+        await self.triggers.expect_stale(self.triggers.change(saved, audit=entry))
         await self.triggers.commit(change)  # a repeat
         assert list(await self.store.admin.audits(limit=10)) == [entry]
 
@@ -164,7 +164,7 @@ class Firing(Contract):
 class FiringTwice(Contract):
     async def test_a_repeat_is_answered_as_the_first_was(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.fired(held)
+        change = self.triggers.decide_fire(held)
         first = await self.triggers.commit(change)
         tasks = await self.triggers.tasks()
         assert (await self.triggers.commit(change)).trigger == first.trigger
@@ -173,7 +173,7 @@ class FiringTwice(Contract):
 
     async def test_a_repeat_makes_no_second_task_when_the_first_has_ended(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.fired(held)
+        change = self.triggers.decide_fire(held)
         await self.triggers.commit(change)
         await self.driver.complete(await self.driver.take())
         await self.triggers.commit(change)
@@ -182,15 +182,15 @@ class FiringTwice(Contract):
 
     async def test_a_repeat_that_comes_too_late_is_stale(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.fired(held)
+        change = self.triggers.decide_fire(held)
         await self.triggers.commit(change)
         later = await self.triggers.take(held, "s-2")
-        assert await self.triggers.refused(change) == later
+        assert await self.triggers.expect_stale(change) == later
 
     async def test_another_change_to_the_same_version_is_no_repeat(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         await self.triggers.fire(held)
-        await self.triggers.refused(self.triggers.fired(held))
+        await self.triggers.expect_stale(self.triggers.decide_fire(held))
 
 
 class FiringUnless(Contract):
@@ -205,8 +205,8 @@ class FiringUnless(Contract):
         last = await PLACED[place](self.driver)
         assert (await self.driver.load(last)).place is place
         held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.fired(held, unless_unfinished=last)
-        assert await self.triggers.untouched(change) == Overlapping(last)
+        change = self.triggers.decide_fire(held, unless_unfinished=last)
+        assert await self.triggers.expect_untouched(change) == Overlapping(last)
 
     @pytest.mark.parametrize("place", [Place.PARKED, Place.SETTLED, None])
     async def test_a_change_is_written_when_the_last_task_rests_or_is_gone(
@@ -214,54 +214,56 @@ class FiringUnless(Contract):
     ) -> None:
         last = await PLACED[place](self.driver)
         held = await self.triggers.take(await self.triggers.save_due())
-        changed = await self.triggers.commit(self.triggers.fired(held, unless_unfinished=last))
+        changed = await self.triggers.commit(
+            self.triggers.decide_fire(held, unless_unfinished=last)
+        )
         assert isinstance(changed.tasks[0], Inserted)
 
     async def test_a_task_that_was_never_there_hinders_nobody(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         unknown = self.triggers.submission(held).task.id
-        await self.triggers.commit(self.triggers.fired(held, unless_unfinished=unknown))
+        await self.triggers.commit(self.triggers.decide_fire(held, unless_unfinished=unknown))
 
     async def test_a_full_queue_takes_neither_the_task_nor_the_change(self) -> None:
         await self.driver.submit()
         held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.fired(held)
-        assert await self.triggers.untouched(change, depth_limit=1) == NoRoom("default")
+        change = self.triggers.decide_fire(held)
+        assert await self.triggers.expect_untouched(change, depth_limit=1) == NoRoom("default")
         assert isinstance(await self.triggers.apply(change, depth_limit=2), Changed)
 
     async def test_another_queue_that_is_full_hinders_nobody(self) -> None:
         await self.driver.submit(queue="other")
         held = await self.triggers.take(await self.triggers.save_due())
         assert isinstance(
-            await self.triggers.apply(self.triggers.fired(held), depth_limit=1), Changed
+            await self.triggers.apply(self.triggers.decide_fire(held), depth_limit=1), Changed
         )
 
     async def test_a_key_used_before_needs_no_room(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         await self.driver.insert(self.triggers.submission(held))
         assert isinstance(
-            await self.triggers.apply(self.triggers.fired(held), depth_limit=1), Changed
+            await self.triggers.apply(self.triggers.decide_fire(held), depth_limit=1), Changed
         )
 
     async def test_a_change_without_tasks_needs_no_room(self) -> None:
         await self.driver.submit()
         saved = await self.triggers.save()
         assert isinstance(
-            await self.triggers.apply(self.triggers.changed(saved), depth_limit=0), Changed
+            await self.triggers.apply(self.triggers.change(saved), depth_limit=0), Changed
         )
 
     async def test_the_version_is_compared_first(self) -> None:
         last = (await self.driver.submit()).id
         held = await self.triggers.take(await self.triggers.save_due())
         old = replace(held, version=held.version - 1)
-        change = self.triggers.fired(old, unless_unfinished=last)
-        assert isinstance(await self.triggers.untouched(change, depth_limit=0), TriggerStale)
+        change = self.triggers.decide_fire(old, unless_unfinished=last)
+        assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), TriggerStale)
 
     async def test_the_last_task_is_looked_at_before_the_queue(self) -> None:
         last = (await self.driver.submit()).id
         held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.fired(held, unless_unfinished=last)
-        assert isinstance(await self.triggers.untouched(change, depth_limit=0), Overlapping)
+        change = self.triggers.decide_fire(held, unless_unfinished=last)
+        assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), Overlapping)
 
 
 class FiringInOneStep(Contract):
@@ -270,8 +272,8 @@ class FiringInOneStep(Contract):
     async def test_the_tasks_of_a_change_are_made_all_or_none(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         batch = [self.triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
-        change = self.triggers.changed(held, *batch)
-        assert await self.triggers.untouched(change, depth_limit=2) == NoRoom("default")
+        change = self.triggers.change(held, *batch)
+        assert await self.triggers.expect_untouched(change, depth_limit=2) == NoRoom("default")
         assert isinstance(await self.triggers.apply(change, depth_limit=3), Changed)
 
     async def test_one_full_queue_of_two_takes_nothing(self) -> None:
@@ -280,20 +282,20 @@ class FiringInOneStep(Contract):
         batch = [
             self.triggers.submission(held, key=f"{held.id}@{q}", queue=q) for q in ("free", "full")
         ]
-        change = self.triggers.changed(held, *batch)
-        assert await self.triggers.untouched(change, depth_limit=1) == NoRoom("full")
+        change = self.triggers.change(held, *batch)
+        assert await self.triggers.expect_untouched(change, depth_limit=1) == NoRoom("full")
 
     async def test_a_change_that_cannot_be_written_makes_no_task(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         with pytest.raises(SerialisationError):
-            await self.triggers.apply(self.triggers.fired(held, user=object()))
+            await self.triggers.apply(self.triggers.decide_fire(held, user=object()))
         assert await self.triggers.tasks() == []
         assert await self.triggers.load(held) == held
 
     async def test_the_loser_of_a_race_makes_no_task(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due())
         changes = [
-            self.triggers.changed(held, self.triggers.submission(held, key=f"{held.id}@{n}"))
+            self.triggers.change(held, self.triggers.submission(held, key=f"{held.id}@{n}"))
             for n in range(6)
         ]
         outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))

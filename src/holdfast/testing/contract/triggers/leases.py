@@ -35,7 +35,7 @@ class FindingDue(Contract):
         assert await self.triggers.due(start + due_in) == [trigger.id]
         self.clock.jump(start + due_in - self.clock.now())
         assert self.clock.now() == trigger.trigger_at
-        assert await self.triggers.take_due() == [trigger.id]
+        assert await self.triggers.claim_ids() == [trigger.id]
 
     async def test_the_earliest_is_found_first(self) -> None:
         saved = {due_in: await self.triggers.save(due_in=due_in) for due_in in (30, 10, 40, 20)}
@@ -91,8 +91,8 @@ class TriggerLeasing(Contract):
         held = await self.triggers.take(trigger, "s-1")
         self.clock.advance(LEASE_SECONDS - 1)
         assert await self.triggers.port.acquire_lease(trigger.id, "s-2") is None
-        assert await self.triggers.take_due("s-2") == []
-        assert await self.triggers.take_due("s-1") == []
+        assert await self.triggers.claim_ids("s-2") == []
+        assert await self.triggers.claim_ids("s-1") == []
         assert await self.triggers.load(trigger) == held
 
     async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(self) -> None:
@@ -118,8 +118,8 @@ class TriggerLeasing(Contract):
         assert (again.owner, again.retry_count) == ("s-1", 0)
         assert again.version > first.version
         self.clock.advance(LEASE_SECONDS - 1)
-        assert await self.triggers.take_due("s-2") == []
-        await self.triggers.refused(self.triggers.fired(first))
+        assert await self.triggers.claim_ids("s-2") == []
+        await self.triggers.expect_stale(self.triggers.decide_fire(first))
         await self.triggers.fire(again)
 
     async def test_a_lapsed_lease_is_taken_over_and_counts_as_a_failed_try(self) -> None:
@@ -136,22 +136,22 @@ class TriggerLeasing(Contract):
         """Nobody else would ever take it out of the hands of the one who is gone."""
         held = await self.triggers.take(await self.triggers.save(due_in=1_000))
         self.clock.advance(LEASE_SECONDS)
-        assert await self.triggers.take_due("s-2") == [held.id]
+        assert await self.triggers.claim_ids("s-2") == [held.id]
 
     async def test_a_holder_that_was_taken_over_cannot_write(self) -> None:
         zombie = await self.triggers.take(await self.triggers.save_due(), "s-1")
         self.clock.advance(LEASE_SECONDS)
         holder = await self.triggers.take_one("s-2")
-        assert await self.triggers.refused(self.triggers.fired(zombie)) == holder
+        assert await self.triggers.expect_stale(self.triggers.decide_fire(zombie)) == holder
         await self.triggers.fire(holder)
-        await self.triggers.refused(self.triggers.fired(zombie))
+        await self.triggers.expect_stale(self.triggers.decide_fire(zombie))
         assert len(await self.triggers.tasks()) == 1
 
     async def test_a_trigger_saved_anew_is_taken_from_its_holder(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due("nightly"), "s-1")
         anew = await self.triggers.save("nightly", due_in=50)
         assert (anew.version, anew.owner) == (held.version + 1, None)
-        assert await self.triggers.refused(self.triggers.fired(held)) == anew
+        assert await self.triggers.expect_stale(self.triggers.decide_fire(held)) == anew
         assert await self.triggers.next_seconds() == 50
         taken = await self.triggers.take(anew, "s-2")
         assert (taken.owner, taken.retry_count) == ("s-2", 0)
@@ -160,12 +160,12 @@ class TriggerLeasing(Contract):
         held = await self.triggers.take(await self.triggers.save_due())
         self.clock.advance(LEASE_SECONDS * 10)
         await self.triggers.fire(held)
-        assert await self.triggers.take_due("s-2") == [held.id]  # its next time has come by now
+        assert await self.triggers.claim_ids("s-2") == [held.id]  # its next time has come by now
 
     async def test_what_is_given_back_is_free_at_once(self) -> None:
         held = await self.triggers.take(await self.triggers.save_due(), "s-1")
         now = self.clock.now()
-        put_off = self.triggers.changed(
+        put_off = self.triggers.change(
             held, fire_time=held.fire_time, trigger_at=now, retry_count=1
         )
         after = (await self.triggers.commit(put_off)).trigger
@@ -177,19 +177,21 @@ class TriggerLeasing(Contract):
     async def test_what_waits_for_no_time_is_nobodys(self, status: TriggerStatus) -> None:
         trigger = await self.triggers.save_due(status=status)
         assert await self.triggers.port.acquire_lease(trigger.id, "s-1") is None
-        assert await self.triggers.take_due() == []
+        assert await self.triggers.claim_ids() == []
         assert await self.triggers.load(trigger) == trigger
 
     async def test_no_more_than_the_limit_is_handed_out_the_earliest_first(self) -> None:
         saved = {due_in: await self.triggers.save(due_in=due_in) for due_in in (-1, -3, -2, 1)}
         ids = [saved[due_in].id for due_in in (-3, -2, -1)]
-        assert await self.triggers.take_due(limit=2) == ids[:2]
-        assert await self.triggers.take_due(limit=2) == ids[2:]
-        assert await self.triggers.take_due(limit=2) == []
+        assert await self.triggers.claim_ids(limit=2) == ids[:2]
+        assert await self.triggers.claim_ids(limit=2) == ids[2:]
+        assert await self.triggers.claim_ids(limit=2) == []
 
     async def test_of_many_who_look_at_once_one_gets_each(self) -> None:
         ids = sorted([(await self.triggers.save_due()).id for _ in range(20)])
-        looks = await asyncio.gather(*(self.triggers.take_due(f"s-{n}", limit=7) for n in range(6)))
+        looks = await asyncio.gather(
+            *(self.triggers.claim_ids(f"s-{n}", limit=7) for n in range(6))
+        )
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
     async def test_of_many_who_ask_for_one_at_once_one_gets_it(self) -> None:
@@ -201,10 +203,10 @@ class TriggerLeasing(Contract):
 
     async def test_many_lapsed_leases_are_taken_over_once_each(self) -> None:
         ids = sorted([(await self.triggers.save_due()).id for _ in range(12)])
-        await self.triggers.take_due("s-1")
+        await self.triggers.claim_ids("s-1")
         self.clock.advance(LEASE_SECONDS)
         looks = await asyncio.gather(
-            *(self.triggers.take_due(f"s-{n}", limit=5) for n in range(2, 8))
+            *(self.triggers.claim_ids(f"s-{n}", limit=5) for n in range(2, 8))
         )
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
@@ -221,12 +223,12 @@ class TriggerTiming(Contract):
     async def test_more_than_the_limit_is_a_reason_to_look_at_once(self) -> None:
         for due_in in (-2, -1):
             await self.triggers.save(due_in=due_in)
-        assert (await self.triggers.look(limit=1)).next_seconds == 0
+        assert (await self.triggers.claim(limit=1)).next_seconds == 0
 
     async def test_the_end_of_a_lease_is_a_time_to_look(self) -> None:
         await self.triggers.save_due()
         await self.triggers.save(due_in=500)
-        assert (await self.triggers.look(lease_seconds=45)).next_seconds == 45
+        assert (await self.triggers.claim(lease_seconds=45)).next_seconds == 45
         self.clock.advance(15)
         assert await self.triggers.next_seconds() == 30
 
@@ -236,7 +238,7 @@ class TriggerTiming(Contract):
         ]
         await self.triggers.port.remove(gone.id)
         await self.triggers.end(ended)
-        await self.triggers.commit(self.triggers.changed(paused, status=TriggerStatus.PAUSED))
+        await self.triggers.commit(self.triggers.change(paused, status=TriggerStatus.PAUSED))
         assert await self.triggers.next_seconds() is None
         self.clock.advance(1_000)
         assert await self.triggers.next_seconds() is None
@@ -245,16 +247,16 @@ class TriggerTiming(Contract):
     async def test_a_look_may_go_further_than_now(self) -> None:
         soon, later = await self.triggers.save(due_in=10), await self.triggers.save(due_in=20)
         now = self.clock.now()
-        assert await self.triggers.take_due() == []
-        assert await self.triggers.take_due(upto=now + 10) == [soon.id]
-        assert await self.triggers.take_due(upto=now + 20) == [later.id]
+        assert await self.triggers.claim_ids() == []
+        assert await self.triggers.claim_ids(upto=now + 10) == [soon.id]
+        assert await self.triggers.claim_ids(upto=now + 20) == [later.id]
 
     async def test_fire_times_go_by_the_clock_on_the_wall(self) -> None:
         trigger = await self.triggers.save(due_in=3_600)
         self.clock.jump(3_000)
         assert await self.triggers.next_seconds() == 600
         self.clock.jump(600)
-        assert await self.triggers.take_due() == [trigger.id]
+        assert await self.triggers.claim_ids() == [trigger.id]
 
     async def test_a_wall_clock_set_back_makes_a_trigger_wait_again(self) -> None:
         await self.triggers.save_due()
@@ -271,14 +273,14 @@ class TriggerTiming(Contract):
         assert await self.triggers.next_seconds() == 1
         assert await self.triggers.load(trigger) == held
         self.clock.advance(1)
-        assert await self.triggers.take_due("s-2") == [trigger.id]
+        assert await self.triggers.claim_ids("s-2") == [trigger.id]
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
     async def test_a_lease_is_as_long_after_a_jump_as_before(self, jump: float) -> None:
         trigger = await self.triggers.save(due_in=-100_000)
         self.clock.jump(jump)
-        assert (await self.triggers.look("s-1")).next_seconds == LEASE_SECONDS
+        assert (await self.triggers.claim("s-1")).next_seconds == LEASE_SECONDS
         self.clock.advance(LEASE_SECONDS - 1)
-        assert await self.triggers.take_due("s-2") == []
+        assert await self.triggers.claim_ids("s-2") == []
         self.clock.advance(1)
-        assert await self.triggers.take_due("s-2") == [trigger.id]
+        assert await self.triggers.claim_ids("s-2") == [trigger.id]

@@ -117,7 +117,7 @@ class TriggerSaving(Contract):
     )
     async def test_an_id_outside_its_alphabet_is_refused(self, name: str) -> None:
         with pytest.raises(InvalidName):
-            await self.triggers.port.save(replace(self.triggers.unsaved(), id=name))
+            await self.triggers.port.save(replace(self.triggers.build(), id=name))
         assert await self.triggers.all_ids() == []
 
     @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ class TriggerSaving(Contract):
         with pytest.raises(SerialisationError):
             await self.triggers.port.save(replace(saved, **fields))
         with pytest.raises(SerialisationError):
-            await self.triggers.apply(self.triggers.changed(saved, **fields))
+            await self.triggers.apply(self.triggers.change(saved, **fields))
         assert await self.triggers.load(saved) == saved
 
     @pytest.mark.parametrize("tenant", [None, "t"])
@@ -150,7 +150,7 @@ class TriggerCreating(Contract):
     """A change to version 0 makes a trigger where there is none."""
 
     async def test_what_is_created_is_as_if_it_was_saved(self) -> None:
-        change = self.triggers.changed(self.triggers.unsaved("nightly", tenant="t"))
+        change = self.triggers.change(self.triggers.build("nightly", tenant="t"))
         created = (await self.triggers.commit(change)).trigger
         assert (created, created.version) == (change.after, 1)
         assert await self.triggers.load(created) == created
@@ -161,22 +161,21 @@ class TriggerCreating(Contract):
 
     async def test_nothing_is_created_over_what_is_there(self) -> None:
         saved = await self.triggers.save("nightly")
-        change = self.triggers.fired(self.triggers.unsaved("nightly", target="other.work"))
-        assert await self.triggers.refused(change) == saved
+        change = self.triggers.decide_fire(self.triggers.build("nightly", target="other.work"))
+        assert await self.triggers.expect_stale(change) == saved
         ended = await self.triggers.end(saved)
-        assert await self.triggers.refused(change) == ended
+        assert await self.triggers.expect_stale(change) == ended
 
     async def test_a_creation_sent_again_is_answered_as_it_was(self) -> None:
-        change = self.triggers.changed(self.triggers.unsaved())
+        change = self.triggers.change(self.triggers.build())
         created = (await self.triggers.commit(change)).trigger
         assert (await self.triggers.commit(change)).trigger == created
         held = await self.triggers.take(created)
-        assert await self.triggers.refused(change) == held
+        assert await self.triggers.expect_stale(change) == held
 
     async def test_of_those_who_create_it_at_once_one_does(self) -> None:
         changes = [
-            self.triggers.changed(self.triggers.unsaved("nightly", target=f"t{n}"))
-            for n in range(6)
+            self.triggers.change(self.triggers.build("nightly", target=f"t{n}")) for n in range(6)
         ]
         outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
@@ -185,16 +184,14 @@ class TriggerCreating(Contract):
         assert await self.triggers.load(written.trigger) == written.trigger
 
     async def test_two_of_one_batch_are_not_both_created(self) -> None:
-        batch = [
-            self.triggers.changed(self.triggers.unsaved("nightly", target=name)) for name in "ab"
-        ]
+        batch = [self.triggers.change(self.triggers.build("nightly", target=name)) for name in "ab"]
         outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed, TriggerStale]
 
     async def test_an_id_outside_its_alphabet_is_not_created(self) -> None:
         with pytest.raises(InvalidName):
             await self.triggers.apply(
-                self.triggers.changed(replace(self.triggers.unsaved(), id="two words"))
+                self.triggers.change(replace(self.triggers.build(), id="two words"))
             )
         assert await self.triggers.all_ids() == []
 
@@ -204,7 +201,7 @@ class TriggerRemoving(Contract):
         old, gone, kept = [await self.triggers.save(name) for name in ("old", "gone", "kept")]
         save = TriggerChange(before=old, after=replace(old, reason="new"), write=TriggerWrite.SAVE)
         remove = TriggerChange(before=gone, after=gone, write=TriggerWrite.REMOVE)
-        batch = [save, self.triggers.changed(kept, reason="late"), remove]
+        batch = [save, self.triggers.change(kept, reason="late"), remove]
         outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed] * 3
         assert await self.triggers.port.find(gone.id) is None
@@ -221,7 +218,7 @@ class TriggerRemoving(Contract):
         assert await self.triggers.due() == [other.id]
         assert await self.triggers.all_ids() == [other.id]
         assert await self.triggers.port.acquire_lease(trigger.id, "s-1") is None
-        assert await self.triggers.take_due() == [other.id]
+        assert await self.triggers.claim_ids() == [other.id]
 
     async def test_of_those_who_remove_at_once_one_does(self) -> None:
         trigger = await self.triggers.save()
@@ -229,7 +226,7 @@ class TriggerRemoving(Contract):
         assert sorted(answers) == [False] * 7 + [True]
 
     async def test_what_is_not_there_is_not_found_and_not_removed(self) -> None:
-        unknown = self.triggers.unsaved().id
+        unknown = self.triggers.build().id
         assert await self.triggers.port.find(unknown) is None
         assert await self.triggers.port.remove(unknown) is False
         assert await self.triggers.port.acquire_lease(unknown, "s-1") is None
@@ -238,15 +235,17 @@ class TriggerRemoving(Contract):
         await self.triggers.save_due()
         held = await self.triggers.take_one()
         await self.triggers.port.remove(held.id)
-        assert await self.triggers.untouched(self.triggers.fired(held)) == TriggerStale(None)
+        assert await self.triggers.expect_untouched(
+            self.triggers.decide_fire(held)
+        ) == TriggerStale(None)
         self.clock.advance(31)
-        assert await self.triggers.take_due("s-2") == []
+        assert await self.triggers.claim_ids("s-2") == []
         assert await self.triggers.next_seconds() is None
 
     async def test_a_removed_id_may_be_used_again(self) -> None:
         await self.triggers.port.remove((await self.triggers.save_due("nightly")).id)
         again = await self.triggers.save_due("nightly")
-        assert await self.triggers.take_due() == [again.id]
+        assert await self.triggers.claim_ids() == [again.id]
 
 
 class TriggerPaging(Contract):
@@ -273,7 +272,7 @@ class TriggerPaging(Contract):
         wanted = (TriggerStatus.PROCESSING,)
         assert await self.triggers.all_ids(declared=True, statuses=wanted) == [saved["b"].id]
         assert await self.triggers.all_ids(declared=True) == ids
-        await self.triggers.commit(self.triggers.changed(saved["a"], declared=True))
+        await self.triggers.commit(self.triggers.change(saved["a"], declared=True))
         await self.triggers.save("f", declared=False)
         await self.triggers.port.remove(saved["d"].id)
         assert await self.triggers.all_ids(declared=True) == sorted(saved[name].id for name in "ab")
@@ -289,16 +288,16 @@ class TriggerPaging(Contract):
         other = await self.triggers.save("c", tenant="u", status=status.PAUSED)
         nobodys = await self.triggers.save("d", status=status.SUSPENDED)
 
-        async def found(**where: Any) -> list[str]:
+        async def find_ids(**where: Any) -> list[str]:
             return await self.triggers.all_ids(limit=1, **where)
 
-        assert await found(tenant="t") == sorted([waits.id, paused.id])
-        assert await found(statuses=(status.PAUSED,)) == sorted([paused.id, other.id])
-        assert await found(statuses=(status.PAUSED,), tenant="t") == [paused.id]
+        assert await find_ids(tenant="t") == sorted([waits.id, paused.id])
+        assert await find_ids(statuses=(status.PAUSED,)) == sorted([paused.id, other.id])
+        assert await find_ids(statuses=(status.PAUSED,), tenant="t") == [paused.id]
         both = (status.PENDING, status.SUSPENDED)
-        assert await found(statuses=both) == sorted([waits.id, nobodys.id])
-        assert await found(statuses=(status.CANCELLED,)) == []
-        assert await found(tenant="nobody") == []
+        assert await find_ids(statuses=both) == sorted([waits.id, nobodys.id])
+        assert await find_ids(statuses=(status.CANCELLED,)) == []
+        assert await find_ids(tenant="nobody") == []
 
     async def test_a_trigger_is_found_under_its_present_status_only(self) -> None:
         trigger = await self.triggers.save()

@@ -44,7 +44,7 @@ class BeingLate(Contract):
         assert await late(self.driver) == {}
         self.clock.advance(A_MINUTE + 7)
         assert await late(self.driver) == {Awaited.TRIGGER: 7}
-        assert len(await self.triggers.take_due()) == 1
+        assert len(await self.triggers.claim_ids()) == 1
         assert await late(self.driver) == {}
         self.clock.advance(LEASE_SECONDS + 2)
         assert await late(self.driver) == {Awaited.TRIGGER: 2}, "whoever had it is gone"
@@ -56,7 +56,7 @@ class BeingLate(Contract):
         assert await late(self.driver) == {}
         self.clock.advance(4)
         assert await late(self.driver) == {Awaited.PLAN: 3}
-        await self.plans.take()
+        await self.plans.take_one()
         assert await late(self.driver) == {}
         self.clock.advance(LEASE_SECONDS + 2)
         assert await late(self.driver) == {Awaited.PLAN: 2}, "its driver is gone"

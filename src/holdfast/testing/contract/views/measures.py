@@ -16,19 +16,21 @@ from holdfast.testing.contract.tasks.tenant_queue import pause
 SPANS = len(BUCKETS) + 1
 
 
-def timed(*spans: int, total_seconds: float = 1.5, **fields: Any) -> Timings:
+def build_timings(*spans: int, total_seconds: float = 1.5, **fields: Any) -> Timings:
     """One call in each of these spans."""
     defaults: dict[str, Any] = {"type": "test.work", "stage": "one", "outcome": "done"}
     counts = tuple(spans.count(span) for span in range(SPANS))
     return Timings(counts=counts, total_seconds=total_seconds, **(defaults | fields))
 
 
-async def timings(driver: StoreDriver) -> list[Timings]:
+async def load_timings(driver: StoreDriver) -> list[Timings]:
     found = (await driver.store.views.stats()).timings
     return sorted(found, key=lambda one: (one.type, one.stage, one.outcome))
 
 
-async def moved(driver: StoreDriver, before: Status, after: Status) -> list[tuple[str, str, int]]:
+async def count_moves(
+    driver: StoreDriver, before: Status, after: Status
+) -> list[tuple[str, str, int]]:
     """Return the counted moves by queue and type."""
     moves = (await driver.store.views.stats()).moves
     return sorted(
@@ -39,33 +41,35 @@ async def moved(driver: StoreDriver, before: Status, after: Status) -> list[tupl
 class Observing(Contract):
     async def test_nothing_was_timed_in_a_new_store(self) -> None:
         await self.store.admin.observe([])
-        assert await timings(self.driver) == []
+        assert await load_timings(self.driver) == []
 
     async def test_what_was_observed_is_read_back(self) -> None:
-        said = timed(0, 3, SPANS - 1, total_seconds=12.25)
+        said = build_timings(0, 3, SPANS - 1, total_seconds=12.25)
         await self.store.admin.observe([said])
-        assert await timings(self.driver) == [said]
+        assert await load_timings(self.driver) == [said]
 
     async def test_what_is_observed_adds_up(self) -> None:
         await self.store.admin.observe(
-            [timed(0, 1, total_seconds=0.5), timed(1, total_seconds=0.25)]
+            [build_timings(0, 1, total_seconds=0.5), build_timings(1, total_seconds=0.25)]
         )
-        await self.store.admin.observe([timed(1, SPANS - 1, total_seconds=8_000.0)])
-        assert await timings(self.driver) == [timed(0, 1, 1, 1, SPANS - 1, total_seconds=8_000.75)]
+        await self.store.admin.observe([build_timings(1, SPANS - 1, total_seconds=8_000.0)])
+        assert await load_timings(self.driver) == [
+            build_timings(0, 1, 1, 1, SPANS - 1, total_seconds=8_000.75)
+        ]
 
     async def test_types_stages_and_outcomes_are_timed_apart(self) -> None:
         said = [
-            timed(0),
-            timed(1, outcome="failed"),
-            timed(2, stage="two"),
-            timed(3, type="a", stage="b.c"),
-            timed(4, type="a.b", stage="c"),
-            timed(5, type="a-b", stage="c_d", outcome="undo-failed"),
+            build_timings(0),
+            build_timings(1, outcome="failed"),
+            build_timings(2, stage="two"),
+            build_timings(3, type="a", stage="b.c"),
+            build_timings(4, type="a.b", stage="c"),
+            build_timings(5, type="a-b", stage="c_d", outcome="undo-failed"),
         ]
         await self.store.admin.observe(said)
         for one in said:
             await self.store.admin.observe([one])
-        found = {(one.type, one.stage, one.outcome): one for one in await timings(self.driver)}
+        found = {(one.type, one.stage, one.outcome): one for one in await load_timings(self.driver)}
         assert len(found) == len(said)
         for one in said:
             there = found[one.type, one.stage, one.outcome]
@@ -73,8 +77,8 @@ class Observing(Contract):
             assert there.total_seconds == 2 * one.total_seconds
 
     async def test_many_who_observe_at_once_lose_nothing(self) -> None:
-        await asyncio.gather(*(self.store.admin.observe([timed(2)] * 2) for _ in range(10)))
-        (one,) = await timings(self.driver)
+        await asyncio.gather(*(self.store.admin.observe([build_timings(2)] * 2) for _ in range(10)))
+        (one,) = await load_timings(self.driver)
         assert (one.count, one.total_seconds) == (20, 30.0)
 
 
@@ -83,13 +87,13 @@ class CountingMoves(Contract):
         for queue, type_ in (("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")):
             await self.driver.complete(await self.driver.start(queue=queue, type=type_))
         wanted = [("a", "x", 2), ("a", "y", 1), ("b", "x", 1)]
-        assert await moved(self.driver, Status.PENDING, Status.RUNNING) == wanted
-        assert await moved(self.driver, Status.RUNNING, Status.COMPLETED) == wanted
+        assert await count_moves(self.driver, Status.PENDING, Status.RUNNING) == wanted
+        assert await count_moves(self.driver, Status.RUNNING, Status.COMPLETED) == wanted
 
     async def test_names_that_look_alike_when_joined_are_counted_apart(self) -> None:
         for queue, type_ in (("a.b", "c"), ("a", "b.c"), ("a-b", "c"), ("a", "b-c")):
             await self.driver.start(queue=queue, type=type_)
-        assert await moved(self.driver, Status.PENDING, Status.RUNNING) == [
+        assert await count_moves(self.driver, Status.PENDING, Status.RUNNING) == [
             ("a", "b-c", 1),
             ("a", "b.c", 1),
             ("a-b", "c", 1),
@@ -116,11 +120,11 @@ class CountingMoves(Contract):
         await self.driver.start(queue="a", type="x")
         self.clock.advance(LEASE_SECONDS + 1)
         await self.store.tasks.expire(limit=10, count_crashes=True)
-        assert await moved(self.driver, Status.RUNNING, Status.PENDING) == [("a", "x", 1)]
+        assert await count_moves(self.driver, Status.RUNNING, Status.PENDING) == [("a", "x", 1)]
         await self.driver.fail(await self.driver.take(queues=("a",)), retry_seconds=60)
         self.clock.advance(60)
         await self.store.tasks.promote(limit=10)
-        assert await moved(self.driver, Status.RETRYING, Status.PENDING) == [("a", "x", 1)]
+        assert await count_moves(self.driver, Status.RETRYING, Status.PENDING) == [("a", "x", 1)]
 
 
 class CountingHeld(Contract):

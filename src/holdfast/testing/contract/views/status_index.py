@@ -89,7 +89,7 @@ async def to_roll_back(driver: StoreDriver) -> Task:
 
 async def undoing(driver: StoreDriver) -> Task:
     await to_roll_back(driver)
-    return await driver.commit(driver.undone(await driver.take()))
+    return await driver.commit(driver.decide_undo(await driver.take()))
 
 
 async def rolled_back(driver: StoreDriver) -> Task:
