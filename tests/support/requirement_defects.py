@@ -320,7 +320,7 @@ DEFECTS = (
         MEMORY_TRIGGERS,
         "        after = with_last_task(change, tasks)\n        self._put(after)\n",
         "        after = with_last_task(change, tasks)\n",
-        "contract/triggers/firing.py::Firing::test_firing_makes_the_task_and_moves_the_trigger_on",
+        "contract/triggers/changes.py::Firing::test_firing_makes_the_task_and_moves_the_trigger_on",
     ),
     Defect(
         "T6",
