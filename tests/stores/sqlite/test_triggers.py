@@ -104,7 +104,7 @@ async def test_a_hundred_are_handed_out_by_one_write(
     for _ in range(120):
         await driver.save_due()
     ran = Statements(monkeypatch)
-    assert len((await driver.claim(limit=100)).triggers) == 100
+    assert len((await driver.claim(limit=100)).records) == 100
     assert ran.of_triggers == [
         "triggers_lapsed",
         "triggers_due",
@@ -119,7 +119,7 @@ async def test_a_hundred_fire_by_one_write(
 ) -> None:
     for _ in range(100):
         await driver.save_due()
-    due = (await driver.claim(limit=100)).triggers
+    due = (await driver.claim(limit=100)).records
     ran = Statements(monkeypatch)
     outcomes = await driver.port.apply([driver.decide_fire(t) for t in due], depth_limit=NO_LIMIT)
     assert all(isinstance(outcome, Changed) for outcome in outcomes)
@@ -133,7 +133,7 @@ async def test_a_change_without_room_leaves_the_others_of_its_batch_alone(
 ) -> None:
     for n in range(4):
         await driver.save_due(f"t-{n}")
-    due = (await driver.claim()).triggers
+    due = (await driver.claim()).records
     changes = [driver.decide_fire(trigger) for trigger in due]
     two = driver.submission(due[0], key="a"), driver.submission(due[0], key="b")
     outcomes = await driver.port.apply(
@@ -148,7 +148,7 @@ async def test_a_change_without_room_leaves_the_others_of_its_batch_alone(
 async def test_a_task_of_the_same_batch_is_one_that_has_not_ended(driver: TriggerDriver) -> None:
     await driver.save_due("a")
     await driver.save_due("b")
-    a, b = (await driver.claim()).triggers
+    a, b = (await driver.claim()).records
     first = driver.decide_fire(a)
     made = first.submissions[0].task.id
     then = driver.decide_fire(b, unless_unfinished=made)
@@ -239,7 +239,7 @@ async def test_an_unreadable_lease_that_has_lapsed_is_set_aside(
     await driver.take(await driver.save_due("bad"))
     ask(path, UNREADABLE, "bad")
     clock.advance(LEASE_SECONDS)
-    assert (await driver.claim()).triggers == ()
+    assert (await driver.claim()).records == ()
     assert await driver.next_seconds() is None
 
 

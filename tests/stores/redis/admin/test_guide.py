@@ -99,8 +99,8 @@ async def operate(bench: Bench) -> None:
 async def live_in_time(bench: Bench) -> None:
     triggers = TriggerDriver(bench.store, bench.clock, bench.driver)
     plans = PlanStoreDriver(bench.store, bench.clock)
-    await triggers.fire(await triggers.take(await triggers.save_due()))
+    await triggers.fire(await triggers.start())
     await triggers.end(await triggers.save_due())
-    await triggers.take(await triggers.save_due(declared=True))
+    await triggers.start(declared=True)
     await plans.create_settled()
     await plans.drive(await plans.start(), moves={0: ADMITTED})

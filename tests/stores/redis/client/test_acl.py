@@ -155,7 +155,7 @@ async def schedule(driver: StoreDriver) -> None:
     """Triggers and plans."""
     triggers = TriggerDriver(driver.store, driver.clock, driver)
     plans = PlanStoreDriver(driver.store, driver.clock)
-    await triggers.fire(await triggers.take(await triggers.save_due("a")))
+    await triggers.fire(await triggers.start(name="a"))
     await driver.complete(await driver.take())
     await triggers.end(await triggers.save("b"))
     await triggers.save_due("c")

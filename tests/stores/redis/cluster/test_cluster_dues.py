@@ -71,7 +71,7 @@ async def test_a_task_lives_where_the_trigger_does_that_made_it(
     both: Both, tenant: str | None
 ) -> None:
     for name in NAMES[:10]:
-        held = await both.triggers.take(await both.triggers.save_due(name, tenant=tenant))
+        held = await both.triggers.start(name, tenant=tenant)
         change = both.triggers.decide_fire(held)
         (made,) = (await both.triggers.commit(change)).tasks
         assert isinstance(made, Inserted)
@@ -111,7 +111,7 @@ async def test_a_trigger_or_a_task_that_is_not_at_home_is_refused(both: Both) ->
     other = f"nightly.p{(int(partition_of(home)) + 1) % PARTITIONS:02}"
     with pytest.raises(InvalidInput, match=r"trigger_id\(\)"):
         await triggers.port.save(replace(triggers.build(), id=other, tenant="t"))
-    held = await triggers.take(await triggers.save_due("nightly", tenant="t"))
+    held = await triggers.start(name="nightly", tenant="t")
     elsewhere = next(
         one
         for one in (both.driver.submission(tenant=f"tenant-{n}") for n in range(100))
@@ -141,7 +141,7 @@ async def test_the_earliest_of_all_partitions_are_handed_out_up_to_the_limit(bot
     first = await both.triggers.claim_ids(limit=10)
     assert [name.rpartition(".p")[0] for name in first] == NAMES[:10]
     rest = await both.triggers.claim()
-    assert [one.id.rpartition(".p")[0] for one in rest.triggers] == NAMES[10:31]
+    assert [one.id.rpartition(".p")[0] for one in rest.records] == NAMES[10:31]
     assert rest.next_seconds == pytest.approx(1)
     due = await both.triggers.port.find_due(both.clock.now() + 4)
     assert [one.id.rpartition(".p")[0] for one in due] == NAMES[31:35]
@@ -190,15 +190,15 @@ async def test_a_partition_that_is_away_does_not_stop_the_others(
     there = [one for one in saved if is_there(partition_of(one))]
     assert 0 < len(there) < len(saved)
     found = await both.triggers.claim()
-    assert [one.id for one in found.triggers] == sorted(there)
+    assert [one.id for one in found.records] == sorted(there)
     assert found.next_seconds == AWAY_SECONDS
     claimed = await both.plans.claim()
-    assert 0 < len(claimed.plans) < len(NAMES)
+    assert 0 < len(claimed.records) < len(NAMES)
     assert claimed.next_seconds == AWAY_SECONDS
     with pytest.raises(StoreUnavailable):  # who asks for all is told that some are missing
         await both.triggers.port.find_all()
     gone.restart()
     cluster.wait_ok()
     assert {*there, *await both.triggers.claim_ids()} == set(saved)
-    ids = {plan.id for plan in claimed.plans}
+    ids = {plan.id for plan in claimed.records}
     assert ids | set(await both.plans.claim_ids()) == set(NAMES)

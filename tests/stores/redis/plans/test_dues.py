@@ -94,7 +94,7 @@ async def test_a_trigger_that_cannot_be_read_stops_none_of_its_neighbours(
 
 async def test_a_trigger_under_a_key_of_another_program_is_told(bench: Dues) -> None:
     await bench.triggers.save_due("a")
-    held = await bench.triggers.take(await bench.triggers.save_due("bad"))
+    held = await bench.triggers.start(name="bad")
     bench.ask("DEL", "trigger:bad")
     bench.ask("SET", "trigger:bad", "foreign")
     bench.clock.advance(31)
@@ -281,7 +281,7 @@ async def test_with_the_memory_full_what_adds_is_refused_and_what_ends_gets_thro
             await triggers.save("more", reason=LARGE)
         with pytest.raises(StoreFull):
             await plans.create("more", digest=LARGE)
-        held = {one.id: one for one in (await triggers.claim()).triggers}
+        held = {one.id: one for one in (await triggers.claim()).records}
         assert set(held) == {fires.id, ends.id}
         with pytest.raises(StoreFull):
             await triggers.fire(held["fires"])
@@ -304,7 +304,7 @@ async def test_nothing_is_written_of_a_change_whose_second_queue_cannot_be_used(
     bench: Dues,
 ) -> None:
     bench.ask("SET", "queue:tasks:mail", "foreign")
-    held = await bench.triggers.take(await bench.triggers.save_due("a"))
+    held = await bench.triggers.start(name="a")
     tasks = [
         bench.triggers.submission(held, key=f"k-{queue}", queue=queue)
         for queue in ("default", "mail")
@@ -318,9 +318,7 @@ async def test_nothing_is_written_of_a_change_whose_second_queue_cannot_be_used(
 
 
 async def test_a_change_that_found_no_room_takes_none_from_the_next(bench: Dues) -> None:
-    first, second = [
-        await bench.triggers.take(await bench.triggers.save_due(name)) for name in "ab"
-    ]
+    first, second = [await bench.triggers.start(name) for name in "ab"]
     three = [bench.triggers.submission(first, key=f"k-{n}") for n in range(3)]
     changes = [bench.triggers.change(first, *three), bench.triggers.decide_fire(second)]
     found = await bench.store.triggers.apply(changes, depth_limit=2)
@@ -332,7 +330,7 @@ async def test_a_batch_of_firings_goes_in_many_short_steps(bench: Dues) -> None:
     names = [f"t-{n:03}" for n in range(70)]
     for name in names:
         await bench.triggers.save_due(name)
-    leased = (await bench.triggers.claim(limit=60)).triggers
+    leased = (await bench.triggers.claim(limit=60)).records
     assert [one.id for one in leased] == names[:60]
     changes = [
         bench.triggers.decide_fire(one) if n % 5 else bench.triggers.change(one)
@@ -348,7 +346,7 @@ async def test_what_is_written_is_counted_so_that_a_loss_is_noticed(bench: Dues)
     def writes() -> int:
         return int(bench.ask("HGET", "meta", "writes") or 0)
 
-    held = await bench.triggers.take(await bench.triggers.save_due("a"))
+    held = await bench.triggers.start(name="a")
     assert writes() == 2
     await bench.triggers.fire(held)  # the change, and its task
     assert writes() == 4

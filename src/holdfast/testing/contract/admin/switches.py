@@ -144,7 +144,7 @@ class PausedIntake(Contract):
         assert sorted(got) == sorted([held.id, failed.id, later.id, lost.id])
 
     async def test_a_trigger_finds_no_room_while_the_intake_is_off(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         await self.switches.off(INTAKE)
         assert await self.triggers.expect_untouched(self.triggers.decide_fire(held)) == NoRoom(
             "default"
@@ -153,7 +153,7 @@ class PausedIntake(Contract):
         assert isinstance(await self.triggers.apply(self.triggers.decide_fire(held)), Changed)
 
     async def test_a_trigger_fires_into_all_of_its_queues_or_none(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         await self.switches.off(INTAKE, "slow")
         batch = [self.triggers.submission(held, key=f"{q}@1", queue=q) for q in ("default", "slow")]
         assert await self.triggers.expect_untouched(self.triggers.change(held, *batch)) == NoRoom(
@@ -162,12 +162,12 @@ class PausedIntake(Contract):
         assert isinstance(await self.triggers.apply(self.triggers.change(held, batch[0])), Changed)
 
     async def test_a_trigger_is_changed_without_tasks_while_the_intake_is_off(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         await self.switches.off(INTAKE)
         assert isinstance(await self.triggers.apply(self.triggers.change(held)), Changed)
 
     async def test_a_trigger_whose_task_is_there_moves_on_while_the_intake_is_off(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         first = self.triggers.submission(held)
         await self.driver.insert(first)
         await self.switches.off(INTAKE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,20 +24,22 @@ from holdfast.domain.plan.plan import (
     PlanStatus,
     PlanTasks,
 )
-from holdfast.ports import DuePlans, Kept, Store
+from holdfast.ports import Kept, Store
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import ASKER, LEASE_SECONDS
+from holdfast.testing.contract.drivers.record_driver import DueRecords, RecordDriver
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, collect_ids
 
-A_YEAR = 366 * 86_400.0
 ADMITTED = Member(MemberState.ADMITTED, 1)
 COMPLETED = Member(MemberState.COMPLETED, 3)
 FAILED = Member(MemberState.FAILED, 4)
 
 
-class PlanStoreDriver:
+class PlanStoreDriver(RecordDriver[Plan]):
+    kept = Kept.PLANS
+
     def __init__(self, store: Store, clock: ManualClock) -> None:
-        self.store, self.clock, self.port = store, clock, store.plans
-        self._numbers = count(1)
+        super().__init__(store, clock)
+        self.port = store.plans
 
     # -- create
 
@@ -46,7 +47,7 @@ class PlanStoreDriver:
         now = self.clock.now()
         waves = fields.pop("waves", (size,))
         defaults: dict[str, Any] = {
-            "id": name or f"plan-{next(self._numbers):04d}",
+            "id": name or f"plan-{self.next_number():04d}",
             "total": size,
             "digest": "digest-1",
             "waves": waves,
@@ -74,37 +75,26 @@ class PlanStoreDriver:
         return await self.ask(plan, status=PlanStatus.READY, delay_seconds=delay_seconds)
 
     async def start(self, owner: str = "d-1", **fields: Any) -> Plan:
-        """Return such a plan, leased by a driver; no other may be due."""
+        """Create a plan, seal it and claim it; no other may be due."""
         await self.ready(**fields)
         return await self.take_one(owner)
 
-    async def create_settled(self, **fields: Any) -> Plan:
-        plan = await self.start(**fields)
-        return await self.commit(await self.decide(plan, status=PlanStatus.COMPLETED))
+    async def create_unsettled(self, **fields: Any) -> Plan:
+        return await self.start(**fields)
+
+    async def settle(self, record: Plan) -> Plan:
+        return await self.drive(record, status=PlanStatus.COMPLETED)
 
     # -- hold
 
-    async def claim(self, owner: str = "d-1", **options: Any) -> DuePlans:
-        return await self.port.claim(
+    async def claim(self, owner: str = "d-1", **options: Any) -> DueRecords[Plan]:
+        due = await self.port.claim(
             owner, **({"limit": 100, "lease_seconds": LEASE_SECONDS} | options)
         )
-
-    async def claim_ids(self, owner: str = "d-1", **options: Any) -> list[str]:
-        return [plan.id for plan in (await self.claim(owner, **options)).plans]
-
-    async def take_one(self, owner: str = "d-1") -> Plan:
-        """Claim the one plan that is due."""
-        (plan,) = (await self.claim(owner)).plans
-        return plan
+        return DueRecords(due.plans, due.next_seconds)
 
     async def renew(self, plan: Plan, lease_seconds: float = LEASE_SECONDS) -> bool:
         return await self.port.renew(plan.id, lease_id(plan), lease_seconds=lease_seconds)
-
-    async def next_seconds(self) -> float | None:
-        """Nothing may be due."""
-        found = await self.claim("nobody")
-        assert found.plans == ()
-        return found.next_seconds
 
     # -- decide
 
@@ -157,19 +147,6 @@ class PlanStoreDriver:
             audit=audit,
         )
 
-    def next_number(self) -> int:
-        return next(self._numbers)
-
-    def audit(self, plan: Plan, command: str) -> Audit:
-        return Audit(
-            task_id=plan.id,
-            command=command,
-            by=ASKER,
-            at=self.clock.now(),
-            before=plan.status,
-            after=PlanStatus.PAUSED,
-        )
-
     # -- write
 
     async def commit(self, change: PlanChange, *, lease_seconds: float = LEASE_SECONDS) -> Plan:
@@ -191,16 +168,12 @@ class PlanStoreDriver:
         assert await self.all_of(change.after.id) == before
         return outcome.plan
 
-    async def prune(self, **terms: Any) -> int:
-        defaults = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
-        return await self.store.admin.prune(Kept.PLANS, **(defaults | terms))
-
     # -- read
 
     async def load(self, plan: Plan) -> Plan:
-        (found,) = await self.port.load([plan.id])
-        assert found is not None, plan.id
-        return found
+        (loaded,) = await self.port.load([plan.id])
+        assert loaded is not None, plan.id
+        return loaded
 
     async def all_of(self, plan_id: str) -> tuple[object, ...]:
         (plan,) = await self.port.load([plan_id])
@@ -213,16 +186,7 @@ class PlanStoreDriver:
         )
 
     async def all_ids(self, *, limit: int = 100, **where: Any) -> list[str]:
-        """All pages, in their order."""
-        ids: list[str] = []
-        cursor: str | None = None
-        while True:
-            page = await self.port.find(limit=limit, cursor=cursor, **where)
-            assert len(page.plans) <= limit
-            ids += [plan.id for plan in page.plans]
-            cursor = page.cursor
-            if cursor is None:
-                return ids
+        return await collect_ids(self.port.find, "plans", limit=limit, **where)
 
 
 def lease_id(plan: Plan) -> str:
@@ -239,8 +203,8 @@ def tasks_of(plan: Plan) -> PlanTasks:
 
 
 def counts_of(plan: Plan, members: Moves) -> tuple[dict[MemberState, int], ...]:
-    found: list[Counter[MemberState]] = [Counter() for _ in plan.waves]
+    waves: list[Counter[MemberState]] = [Counter() for _ in plan.waves]
     for index, member in members.items():
         if member.state is not MemberState.WAITING:
-            found[plan.wave_of(index)][member.state] += 1
-    return tuple(dict(counts) for counts in found)
+            waves[plan.wave_of(index)][member.state] += 1
+    return tuple(dict(counts) for counts in waves)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -27,7 +28,7 @@ from holdfast.domain.task.transition import (
     Submission,
     Transition,
 )
-from holdfast.ports import Beat, Claimed, Detail, Renewal, Store, TenantView
+from holdfast.ports import Beat, Claimed, Detail, Filter, Renewal, Store, TenantView
 from holdfast.testing.clock import ManualClock
 
 STAGES = ("one", "two", "three")
@@ -306,6 +307,11 @@ class StoreDriver:
     async def last_event(self, task: Task) -> Event:
         return (await self.detail(task)).events[-1]
 
+    async def find_ids(self, *, limit: int = 100, **where: Any) -> list[str]:
+        """Return the ids of all tasks that a filter lets through, page by page."""
+        find = partial(self.store.views.find, Filter(**where))
+        return await collect_ids(find, "tasks", limit=limit)
+
     async def tenant(self, name: str) -> TenantView:
         (view,) = await self.store.views.tenants([name])
         return view
@@ -327,3 +333,18 @@ def beat(worker: str = "w-1", **fields: Any) -> Beat:
         "started_at": 0.0,
     }
     return Beat(**(defaults | fields))
+
+
+async def collect_ids(
+    find: Callable[..., Awaitable[Any]], kind: str, *, limit: int, **where: Any
+) -> list[str]:
+    """Read all pages and return the ids of their records, in order."""
+    ids: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await find(limit=limit, cursor=cursor, **where)
+        records = getattr(page, kind)
+        assert len(records) <= limit
+        ids += [record.id for record in records]
+        if (cursor := page.cursor) is None:
+            return ids

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -20,31 +19,32 @@ from holdfast.domain.trigger.trigger import (
     TriggerStale,
     TriggerStatus,
 )
-from holdfast.ports import DueTriggers, Filter, Kept, Store
+from holdfast.ports import Kept, Store
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.drivers.record_driver import DueRecords, RecordDriver
 from holdfast.testing.contract.drivers.store_driver import (
-    ASKER,
     LEASE_SECONDS,
     NO_LIMIT,
     StoreDriver,
+    collect_ids,
 )
 
 A_MINUTE = 60.0
-A_YEAR = 366 * 86_400.0
 
 
-class TriggerDriver:
+class TriggerDriver(RecordDriver[Trigger]):
+    kept = Kept.TRIGGERS
+
     def __init__(self, store: Store, clock: ManualClock, driver: StoreDriver) -> None:
-        self.store, self.clock, self.driver = store, clock, driver
-        self.port = DocumentedTriggers(store)
-        self._numbers = count(1)
+        super().__init__(store, clock)
+        self.port, self.driver = DocumentedTriggers(store), driver
 
     # -- save
 
     def build(self, name: str | None = None, *, due_in: float = A_MINUTE, **fields: Any) -> Trigger:
         now = self.clock.now()
-        name = f"trigger-{next(self._numbers):04d}" if name is None else name
+        name = f"trigger-{self.next_number():04d}" if name is None else name
         at = now + due_in
         defaults: dict[str, Any] = {
             "id": name and self.store.trigger_id(name, tenant=fields.get("tenant")),
@@ -65,23 +65,26 @@ class TriggerDriver:
     async def save_due(self, name: str | None = None, **fields: Any) -> Trigger:
         return await self.save(name, due_in=0.0, **fields)
 
+    async def create_unsettled(self, **fields: Any) -> Trigger:
+        return await self.save(**fields)
+
+    async def settle(self, record: Trigger) -> Trigger:
+        return await self.end(record)
+
     # -- lease
+
+    async def start(self, owner: str = "s-1", **fields: Any) -> Trigger:
+        """Save a trigger that is due, and lease it."""
+        return await self.take(await self.save_due(**fields), owner)
 
     async def take(self, trigger: Trigger, owner: str = "s-1") -> Trigger:
         leased = await self.port.acquire_lease(trigger.id, owner, lease_seconds=LEASE_SECONDS)
         assert leased is not None, trigger.id
         return leased
 
-    async def claim(self, owner: str = "s-1", **options: Any) -> DueTriggers:
-        return await self.port.claim(owner, **({"lease_seconds": LEASE_SECONDS} | options))
-
-    async def claim_ids(self, owner: str = "s-1", **options: Any) -> list[str]:
-        return [trigger.id for trigger in (await self.claim(owner, **options)).triggers]
-
-    async def take_one(self, owner: str = "s-1") -> Trigger:
-        """Hand out the one that is due."""
-        (trigger,) = (await self.claim(owner)).triggers
-        return trigger
+    async def claim(self, owner: str = "s-1", **options: Any) -> DueRecords[Trigger]:
+        due = await self.port.claim(owner, **({"lease_seconds": LEASE_SECONDS} | options))
+        return DueRecords(due.triggers, due.next_seconds)
 
     # -- decide
 
@@ -108,7 +111,7 @@ class TriggerDriver:
             "last_fire_time": trigger.fire_time,
             "fired": trigger.fired + len(submissions),
             "updated_at": self.clock.now(),
-            "request": f"request-{next(self._numbers)}",
+            "request": f"request-{self.next_number()}",
             "owner": None,
             "lease_until": None,
         }
@@ -130,16 +133,6 @@ class TriggerDriver:
     def decide_end(self, trigger: Trigger, **fields: Any) -> TriggerChange:
         end = TriggerStatus.COMPLETED
         return self.decide_rest(trigger, end, ended_at=self.clock.now(), **fields)
-
-    def audit(self, trigger: Trigger, command: str) -> Audit:
-        return Audit(
-            task_id=trigger.id,
-            command=command,
-            by=ASKER,
-            at=self.clock.now(),
-            before=trigger.status,
-            after=TriggerStatus.PAUSED,
-        )
 
     # -- write
 
@@ -181,10 +174,6 @@ class TriggerDriver:
             await self.store.admin.audits(limit=100),
         )
 
-    async def prune(self, **terms: Any) -> int:
-        defaults = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
-        return await self.store.admin.prune(Kept.TRIGGERS, **(defaults | terms))
-
     # -- read
 
     async def load(self, trigger: Trigger) -> Trigger:
@@ -193,31 +182,15 @@ class TriggerDriver:
         return found
 
     async def tasks(self) -> list[str]:
-        page = await self.store.views.find(Filter(), limit=1_000)
-        return sorted(task.id for task in page.tasks)
+        return sorted(await self.driver.find_ids())
 
     async def due(self, upto: float | None = None, **options: Any) -> list[str]:
         found = await self.port.find_due(self.clock.now() if upto is None else upto, **options)
         return [trigger.id for trigger in found]
 
-    async def next_seconds(self) -> float | None:
-        """Nothing may be due."""
-        found = await self.claim("nobody")
-        assert found.triggers == ()
-        return found.next_seconds
-
     async def all_ids(self, *, limit: int = 100, pending: bool = False, **where: Any) -> list[str]:
-        """All pages, in their order."""
-        ids: list[str] = []
-        cursor: str | None = None
-        while True:
-            look = self.port.find_all_pending if pending else self.port.find_all
-            page = await look(limit=limit, cursor=cursor, **where)
-            assert len(page.triggers) <= limit
-            ids += [trigger.id for trigger in page.triggers]
-            cursor = page.cursor
-            if cursor is None:
-                return ids
+        find = self.port.find_all_pending if pending else self.port.find_all
+        return await collect_ids(find, "triggers", limit=limit, **where)
 
 
 def ids_of(triggers: Sequence[Trigger]) -> list[str]:

@@ -35,7 +35,7 @@ class PlanDurability(Contract):
             assert await again.next_seconds() == 20
             assert await again.renew(plan)
             self.clock.advance(LEASE_SECONDS)
-            taken = {found.id: found for found in (await again.claim("d-2")).plans}
+            taken = {found.id: found for found in (await again.claim("d-2")).records}
             assert len(taken) == 2
             assert taken[plan.id].fence > plan.fence
             self.clock.advance(LEASE_SECONDS)

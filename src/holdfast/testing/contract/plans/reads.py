@@ -11,7 +11,8 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.plan import events as ev
 from holdfast.domain.plan.plan import SETTLED, Plan, PlanNext, PlanStatus
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.plan_driver import A_YEAR, ADMITTED
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED
+from holdfast.testing.contract.drivers.record_driver import A_YEAR
 from holdfast.testing.contract.drivers.store_driver import ASKER
 
 FACTS: dict[str, Any] = {

@@ -52,7 +52,7 @@ class Firing(Contract):
 
     async def test_a_fired_task_is_like_any_other(self) -> None:
         driver = self.driver
-        held = await self.triggers.take(await self.triggers.save_due(tenant="t"))
+        held = await self.triggers.start(tenant="t")
         submission = self.triggers.submission(held, payload={"n": 1}, queue="slow")
         await self.triggers.commit(self.triggers.change(held, submission))
         task = await driver.load(submission.task.id)
@@ -66,7 +66,7 @@ class Firing(Contract):
 
     async def test_a_fired_task_waits_in_its_tenants_line(self) -> None:
         running = await self.driver.start(tenant="t")
-        held = await self.triggers.take(await self.triggers.save_due(tenant="t"))
+        held = await self.triggers.start(tenant="t")
         (fired,) = (await self.triggers.fire(held)).tasks
         assert (await self.driver.load(fired_id(fired))).place is Place.LINE
         assert await self.driver.claim_ids() == []
@@ -74,7 +74,7 @@ class Firing(Contract):
         assert await self.driver.claim_ids() == [fired_id(fired)]
 
     async def test_one_change_makes_the_tasks_of_several_times(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         batch = [self.triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
         changed = await self.triggers.commit(self.triggers.change(held, *batch))
         ids = [submission.task.id for submission in batch]
@@ -82,7 +82,7 @@ class Firing(Contract):
         assert await self.driver.claim_ids() == ids
 
     async def test_changes_of_one_batch_stand_for_themselves(self) -> None:
-        held = [await self.triggers.take(await self.triggers.save_due()) for _ in range(3)]
+        held = [await self.triggers.start() for _ in range(3)]
         stale = self.triggers.decide_fire(replace(held[1], version=held[1].version - 1))
         batch = [self.triggers.decide_fire(held[0]), stale, self.triggers.decide_fire(held[2])]
         outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
@@ -91,7 +91,7 @@ class Firing(Contract):
         assert list(await self.triggers.port.apply([], depth_limit=NO_LIMIT)) == []
 
     async def test_a_key_used_before_is_no_hindrance(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         first = self.triggers.submission(held)
         await self.driver.insert(first)
         changed = await self.triggers.commit(self.triggers.decide_fire(held))
@@ -104,7 +104,7 @@ class Firing(Contract):
         assert await self.triggers.tasks() == [first.task.id]
 
     async def test_its_last_task_is_the_one_that_has_the_key(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         first = self.triggers.submission(held)
         await self.driver.insert(first)
         for payload in ({}, {"payload": "other"}):
@@ -118,7 +118,7 @@ class Firing(Contract):
         assert (await self.triggers.commit(named)).trigger.last_task == "task-older"
 
     async def test_a_change_to_another_version_is_refused(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         for version in (held.version - 1, held.version + 1, 0):
             change = self.triggers.decide_fire(replace(held, version=version))
             assert await self.triggers.expect_stale(change) == held
@@ -128,7 +128,7 @@ class Firing(Contract):
         assert await self.triggers.expect_untouched(change) == TriggerStale(None)
 
     async def test_a_pause_under_a_holder_makes_its_write_stale(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         pause = self.triggers.change(held, status=TriggerStatus.PAUSED)
         paused = (await self.triggers.commit(pause)).trigger
         assert await self.triggers.expect_stale(self.triggers.decide_fire(held)) == paused
@@ -144,7 +144,7 @@ class Firing(Contract):
         assert await self.triggers.due(at) == [paused.id]
 
     async def test_of_two_changes_to_one_version_one_is_written(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         changes = [self.triggers.decide_fire(held) for _ in range(6)]
         outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
@@ -163,7 +163,7 @@ class Firing(Contract):
 
 class FiringTwice(Contract):
     async def test_a_repeat_is_answered_as_the_first_was(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         change = self.triggers.decide_fire(held)
         first = await self.triggers.commit(change)
         tasks = await self.triggers.tasks()
@@ -172,7 +172,7 @@ class FiringTwice(Contract):
         assert await self.triggers.tasks() == tasks
 
     async def test_a_repeat_makes_no_second_task_when_the_first_has_ended(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         change = self.triggers.decide_fire(held)
         await self.triggers.commit(change)
         await self.driver.complete(await self.driver.take())
@@ -181,14 +181,14 @@ class FiringTwice(Contract):
         assert len(await self.triggers.tasks()) == 1
 
     async def test_a_repeat_that_comes_too_late_is_stale(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         change = self.triggers.decide_fire(held)
         await self.triggers.commit(change)
         later = await self.triggers.take(held, "s-2")
         assert await self.triggers.expect_stale(change) == later
 
     async def test_another_change_to_the_same_version_is_no_repeat(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         await self.triggers.fire(held)
         await self.triggers.expect_stale(self.triggers.decide_fire(held))
 
@@ -204,7 +204,7 @@ class FiringUnless(Contract):
     ) -> None:
         last = await PLACED[place](self.driver)
         assert (await self.driver.load(last)).place is place
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         change = self.triggers.decide_fire(held, unless_unfinished=last)
         assert await self.triggers.expect_untouched(change) == Overlapping(last)
 
@@ -213,33 +213,33 @@ class FiringUnless(Contract):
         self, place: Place | None
     ) -> None:
         last = await PLACED[place](self.driver)
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         changed = await self.triggers.commit(
             self.triggers.decide_fire(held, unless_unfinished=last)
         )
         assert isinstance(changed.tasks[0], Inserted)
 
     async def test_a_task_that_was_never_there_hinders_nobody(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         unknown = self.triggers.submission(held).task.id
         await self.triggers.commit(self.triggers.decide_fire(held, unless_unfinished=unknown))
 
     async def test_a_full_queue_takes_neither_the_task_nor_the_change(self) -> None:
         await self.driver.submit()
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         change = self.triggers.decide_fire(held)
         assert await self.triggers.expect_untouched(change, depth_limit=1) == NoRoom("default")
         assert isinstance(await self.triggers.apply(change, depth_limit=2), Changed)
 
     async def test_another_queue_that_is_full_hinders_nobody(self) -> None:
         await self.driver.submit(queue="other")
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         assert isinstance(
             await self.triggers.apply(self.triggers.decide_fire(held), depth_limit=1), Changed
         )
 
     async def test_a_key_used_before_needs_no_room(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         await self.driver.insert(self.triggers.submission(held))
         assert isinstance(
             await self.triggers.apply(self.triggers.decide_fire(held), depth_limit=1), Changed
@@ -254,14 +254,14 @@ class FiringUnless(Contract):
 
     async def test_the_version_is_compared_first(self) -> None:
         last = (await self.driver.submit()).id
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         old = replace(held, version=held.version - 1)
         change = self.triggers.decide_fire(old, unless_unfinished=last)
         assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), TriggerStale)
 
     async def test_the_last_task_is_looked_at_before_the_queue(self) -> None:
         last = (await self.driver.submit()).id
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         change = self.triggers.decide_fire(held, unless_unfinished=last)
         assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), Overlapping)
 
@@ -270,7 +270,7 @@ class FiringInOneStep(Contract):
     """The contract for stores that keep triggers beside the tasks."""
 
     async def test_the_tasks_of_a_change_are_made_all_or_none(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         batch = [self.triggers.submission(held, key=f"{held.id}@{n}") for n in range(3)]
         change = self.triggers.change(held, *batch)
         assert await self.triggers.expect_untouched(change, depth_limit=2) == NoRoom("default")
@@ -278,7 +278,7 @@ class FiringInOneStep(Contract):
 
     async def test_one_full_queue_of_two_takes_nothing(self) -> None:
         await self.driver.submit(queue="full")
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         batch = [
             self.triggers.submission(held, key=f"{held.id}@{q}", queue=q) for q in ("free", "full")
         ]
@@ -286,14 +286,14 @@ class FiringInOneStep(Contract):
         assert await self.triggers.expect_untouched(change, depth_limit=1) == NoRoom("full")
 
     async def test_a_change_that_cannot_be_written_makes_no_task(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         with pytest.raises(SerialisationError):
             await self.triggers.apply(self.triggers.decide_fire(held, user=object()))
         assert await self.triggers.tasks() == []
         assert await self.triggers.load(held) == held
 
     async def test_the_loser_of_a_race_makes_no_task(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         changes = [
             self.triggers.change(held, self.triggers.submission(held, key=f"{held.id}@{n}"))
             for n in range(6)
@@ -305,7 +305,7 @@ class FiringInOneStep(Contract):
 
 class TriggerSignals(Contract):
     async def test_a_fired_task_wakes_who_waits_for_tasks(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         (waiter,) = await waiting(self.store, Topic.READY, number=1)
         await self.triggers.fire(held)
         async with patience():
@@ -387,7 +387,7 @@ async def save_earlier(triggers: TriggerDriver) -> Awaitable[object]:
 
 
 async def move_on(triggers: TriggerDriver) -> Awaitable[object]:
-    return triggers.fire(await triggers.take(await triggers.save_due()))
+    return triggers.fire(await triggers.start())
 
 
 ACTS: list[Callable[[TriggerDriver], Awaitable[Awaitable[object]]]] = [save, save_earlier, move_on]

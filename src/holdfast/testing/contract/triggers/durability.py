@@ -24,8 +24,8 @@ class TriggerDurability(Contract):
 
     async def test_triggers_are_there_again_after_a_restart(self) -> None:
         waits = await self.triggers.save(due_in=100, tenant="t")
-        held = await self.triggers.take(await self.triggers.save_due())
-        change = self.triggers.decide_fire(await self.triggers.take(await self.triggers.save_due()))
+        held = await self.triggers.start()
+        change = self.triggers.decide_fire(await self.triggers.start())
         fired = (await self.triggers.commit(change)).trigger
         ended = await self.triggers.end(await self.triggers.save(keep_seconds=50))
         await self.store.close()
@@ -36,7 +36,7 @@ class TriggerDurability(Contract):
             assert await again.port.acquire_lease(held.id, "s-2") is None
             assert await again.next_seconds() == LEASE_SECONDS
             self.clock.advance(LEASE_SECONDS)
-            (taken,) = (await again.claim("s-2")).triggers
+            (taken,) = (await again.claim("s-2")).records
             assert (taken.id, taken.retry_count) == (held.id, 1)
             self.clock.advance(LEASE_SECONDS)
             assert await again.prune() == 1
@@ -50,7 +50,7 @@ class TriggerDurability(Contract):
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
     async def test_a_change_by_one_is_compared_with_that_by_the_other(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         async with self._beside() as other:
             changes = [self.triggers.decide_fire(held), self.triggers.decide_fire(held)]
             outcomes = await asyncio.gather(

@@ -51,7 +51,7 @@ class FindingDue(Contract):
         assert await self.triggers.due() == [trigger.id]
 
     async def test_what_somebody_works_on_is_not_due(self) -> None:
-        await self.triggers.take(await self.triggers.save_due())
+        await self.triggers.start()
         other = await self.triggers.save_due()
         assert await self.triggers.due() == [other.id]
 
@@ -123,7 +123,7 @@ class TriggerLeasing(Contract):
         await self.triggers.fire(again)
 
     async def test_a_lapsed_lease_is_taken_over_and_counts_as_a_failed_try(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due(), "s-1")
+        held = await self.triggers.start("s-1")
         self.clock.advance(LEASE_SECONDS)
         second = await self.triggers.take_one("s-2")
         assert (second.id, second.owner) == (held.id, "s-2")
@@ -139,7 +139,7 @@ class TriggerLeasing(Contract):
         assert await self.triggers.claim_ids("s-2") == [held.id]
 
     async def test_a_holder_that_was_taken_over_cannot_write(self) -> None:
-        zombie = await self.triggers.take(await self.triggers.save_due(), "s-1")
+        zombie = await self.triggers.start("s-1")
         self.clock.advance(LEASE_SECONDS)
         holder = await self.triggers.take_one("s-2")
         assert await self.triggers.expect_stale(self.triggers.decide_fire(zombie)) == holder
@@ -148,7 +148,7 @@ class TriggerLeasing(Contract):
         assert len(await self.triggers.tasks()) == 1
 
     async def test_a_trigger_saved_anew_is_taken_from_its_holder(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due("nightly"), "s-1")
+        held = await self.triggers.start("s-1", name="nightly")
         anew = await self.triggers.save("nightly", due_in=50)
         assert (anew.version, anew.owner) == (held.version + 1, None)
         assert await self.triggers.expect_stale(self.triggers.decide_fire(held)) == anew
@@ -157,13 +157,13 @@ class TriggerLeasing(Contract):
         assert (taken.owner, taken.retry_count) == ("s-2", 0)
 
     async def test_a_holder_whose_lease_has_lapsed_may_write_until_it_is_taken_over(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due())
+        held = await self.triggers.start()
         self.clock.advance(LEASE_SECONDS * 10)
         await self.triggers.fire(held)
         assert await self.triggers.claim_ids("s-2") == [held.id]  # its next time has come by now
 
     async def test_what_is_given_back_is_free_at_once(self) -> None:
-        held = await self.triggers.take(await self.triggers.save_due(), "s-1")
+        held = await self.triggers.start("s-1")
         now = self.clock.now()
         put_off = self.triggers.change(
             held, fire_time=held.fire_time, trigger_at=now, retry_count=1

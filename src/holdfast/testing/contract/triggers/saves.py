@@ -23,11 +23,9 @@ from holdfast.domain.trigger.trigger import (
     TriggerWrite,
 )
 from holdfast.testing.contract.base import Contract
+from holdfast.testing.contract.drivers.record_driver import A_YEAR
 from holdfast.testing.contract.drivers.store_driver import NO_LIMIT
-from holdfast.testing.contract.drivers.trigger_driver import (
-    A_YEAR,
-    json,
-)
+from holdfast.testing.contract.drivers.trigger_driver import json
 
 SCHEDULES: list[Schedule] = [
     Once(at=1_700_000_123.5),

@@ -12,27 +12,14 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.ports import Filter, Moves, Peek
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver, beat
-
-
-async def find_ids(driver: StoreDriver, *, limit: int = 100, **where: Any) -> list[str]:
-    """All pages, one after the other."""
-    ids: list[str] = []
-    cursor: str | None = None
-    while True:
-        page = await driver.store.views.find(Filter(**where), limit=limit, cursor=cursor)
-        assert len(page.tasks) <= limit
-        ids += [task.id for task in page.tasks]
-        cursor = page.cursor
-        if cursor is None:
-            return ids
+from holdfast.testing.contract.drivers.store_driver import ASKER, beat
 
 
 class TaskFilters(Contract):
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
     async def test_pages_hold_every_task_once_newest_first(self, limit: int) -> None:
         ids = await self.driver.submit_many(7)
-        assert await find_ids(self.driver, limit=limit) == ids[::-1]
+        assert await self.driver.find_ids(limit=limit) == ids[::-1]
 
     async def test_a_page_is_not_disturbed_by_newer_tasks(self) -> None:
         ids = await self.driver.submit_many(4)
@@ -56,27 +43,27 @@ class TaskFilters(Contract):
         mine = await self.driver.submit_many(3, **{field: "mine"})
         await self.driver.submit_many(3, **{field: "other"})
         await self.driver.submit()
-        assert await find_ids(self.driver, **where) == mine[::-1]
-        assert await find_ids(self.driver, limit=2, **where) == mine[::-1]
-        assert await find_ids(self.driver, **(where | {field: "unknown"})) == []
+        assert await self.driver.find_ids(**where) == mine[::-1]
+        assert await self.driver.find_ids(limit=2, **where) == mine[::-1]
+        assert await self.driver.find_ids(**(where | {field: "unknown"})) == []
 
     async def test_tasks_are_found_by_status(self) -> None:
         failed = await self.driver.suspend(await self.driver.start())
         paused = await self.driver.ask(Command.PAUSE, await self.driver.submit())
         pending = await self.driver.submit()
-        assert await find_ids(self.driver, statuses=(Status.FAILED,)) == [failed.id]
+        assert await self.driver.find_ids(statuses=(Status.FAILED,)) == [failed.id]
         both = (Status.FAILED, Status.PAUSED)
-        assert await find_ids(self.driver, statuses=both) == [paused.id, failed.id]
-        assert await find_ids(self.driver, limit=1, statuses=both) == [paused.id, failed.id]
-        assert await find_ids(self.driver, statuses=(Status.PENDING,)) == [pending.id]
-        assert await find_ids(self.driver, statuses=(Status.CANCELLED,)) == []
+        assert await self.driver.find_ids(statuses=both) == [paused.id, failed.id]
+        assert await self.driver.find_ids(limit=1, statuses=both) == [paused.id, failed.id]
+        assert await self.driver.find_ids(statuses=(Status.PENDING,)) == [pending.id]
+        assert await self.driver.find_ids(statuses=(Status.CANCELLED,)) == []
 
     async def test_a_task_is_found_under_its_present_status_only(self) -> None:
         task = await self.driver.start()
-        assert await find_ids(self.driver, statuses=(Status.PENDING,)) == []
-        assert await find_ids(self.driver, statuses=(Status.RUNNING,)) == [task.id]
+        assert await self.driver.find_ids(statuses=(Status.PENDING,)) == []
+        assert await self.driver.find_ids(statuses=(Status.RUNNING,)) == [task.id]
         await self.driver.complete(task)
-        assert await find_ids(self.driver, statuses=(Status.RUNNING,)) == []
+        assert await self.driver.find_ids(statuses=(Status.RUNNING,)) == []
 
     async def test_tasks_are_found_by_what_went_wrong(self) -> None:
         one = await self.driver.suspend(await self.driver.start(), error="TimeoutError")
@@ -84,8 +71,8 @@ class TaskFilters(Contract):
         other = await self.driver.suspend(await self.driver.start(), error="KeyError")
         assert one.failure is not None
         assert other.failure is not None
-        assert await find_ids(self.driver, error=one.failure.fingerprint) == [two.id, one.id]
-        assert await find_ids(self.driver, error=other.failure.fingerprint) == [other.id]
+        assert await self.driver.find_ids(error=one.failure.fingerprint) == [two.id, one.id]
+        assert await self.driver.find_ids(error=other.failure.fingerprint) == [other.id]
 
     async def test_tasks_are_found_by_the_time_of_their_last_change(self) -> None:
         start = self.clock.now()
@@ -93,12 +80,12 @@ class TaskFilters(Contract):
         for _ in range(4):
             ids.append((await self.driver.submit()).id)
             self.clock.advance(10)
-        assert await find_ids(self.driver, updated_before=start + 15) == ids[1::-1]
-        assert await find_ids(self.driver, updated_after=start + 15) == ids[:1:-1]
-        assert await find_ids(self.driver, updated_after=start + 5, updated_before=start + 15) == [
+        assert await self.driver.find_ids(updated_before=start + 15) == ids[1::-1]
+        assert await self.driver.find_ids(updated_after=start + 15) == ids[:1:-1]
+        assert await self.driver.find_ids(updated_after=start + 5, updated_before=start + 15) == [
             ids[1]
         ]
-        assert await find_ids(self.driver, limit=1, updated_before=start + 15) == ids[1::-1]
+        assert await self.driver.find_ids(limit=1, updated_before=start + 15) == ids[1::-1]
 
     async def test_all_conditions_of_a_filter_must_hold(self) -> None:
         wanted = await self.driver.submit(tenant="t", type="a", queue="q", plan="p")
@@ -106,10 +93,10 @@ class TaskFilters(Contract):
         await self.driver.submit(tenant="u", type="a", queue="q", plan="p")
         await self.driver.submit(tenant="t", type="a", queue="r", plan="p")
         where: dict[str, Any] = {"tenant": "t", "type": "a", "queue": "q", "plan": "p"}
-        assert await find_ids(self.driver, **where) == [wanted.id]
+        assert await self.driver.find_ids(**where) == [wanted.id]
         statuses = (Status.PENDING,)
-        assert await find_ids(self.driver, statuses=statuses, **where) == [wanted.id]
-        assert await find_ids(self.driver, statuses=(Status.FAILED,), **where) == []
+        assert await self.driver.find_ids(statuses=statuses, **where) == [wanted.id]
+        assert await self.driver.find_ids(statuses=(Status.FAILED,), **where) == []
 
 
 class TaskReads(Contract):
