@@ -14,7 +14,6 @@ What a store keeps beside its tasks has suites of its own: `holdfast.testing.con
 from __future__ import annotations
 
 from holdfast.testing.contract.admin.audit import Chaining, PruningAudits, Sealing, Tampering
-from holdfast.testing.contract.admin.durability import OperatingDurability
 from holdfast.testing.contract.admin.retention import OtherKinds, Retention, Tombstones
 from holdfast.testing.contract.admin.switches import (
     PausedClaiming,
@@ -23,12 +22,12 @@ from holdfast.testing.contract.admin.switches import (
     WorkerDrains,
 )
 from holdfast.testing.contract.admin.tenant_holds import TenantHolds
+from holdfast.testing.contract.durability import Durability, OperatingDurability
 from holdfast.testing.contract.tasks.amendments import Amendments, PuttingCheckpoints
 from holdfast.testing.contract.tasks.apply import Applying, Repeats
 from holdfast.testing.contract.tasks.bodies import Results, StoredCheckpoints
 from holdfast.testing.contract.tasks.claim import Claiming
 from holdfast.testing.contract.tasks.due_times import Jumping, Timing
-from holdfast.testing.contract.tasks.durability import Durability
 from holdfast.testing.contract.tasks.follow_up_tasks import (
     FollowingInOrder,
     FollowUpTasks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pytest
 import pytest_asyncio
@@ -18,9 +18,8 @@ from holdfast.testing.contract.drivers.switch_driver import SwitchDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 
 
-class Contract(ABC):
-    # Not an autouse fixture: those of a derived class come first, so that ``open`` may need them.
-    pytestmark: ClassVar = [pytest.mark.asyncio, pytest.mark.usefixtures("open_for_test")]
+class Drivers:
+    """A store, its clock, and the drivers that play on its parts."""
 
     clock: ManualClock
     store: Store
@@ -29,17 +28,26 @@ class Contract(ABC):
     switches: SwitchDriver
     triggers: TriggerDriver
 
+    def attach(self, store: Store, clock: ManualClock) -> Self:
+        self.store, self.clock = store, clock
+        self.driver = StoreDriver(store, clock)
+        self.plans, self.switches = PlanStoreDriver(store, clock), SwitchDriver(store, clock)
+        self.triggers = TriggerDriver(store, clock, self.driver)
+        return self
+
+
+class Contract(Drivers, ABC):
+    # Not an autouse fixture: those of a derived class come first, so that ``open`` may need them.
+    pytestmark: ClassVar = [pytest.mark.asyncio, pytest.mark.usefixtures("open_for_test")]
+
     @abstractmethod
     async def open(self, clock: Clock) -> Store:
         """A store, open and empty, that tells the time by ``clock``. The suite closes it."""
 
     @pytest_asyncio.fixture
     async def open_for_test(self) -> AsyncIterator[None]:
-        clock = self.clock = ManualClock()
-        store = self.store = await self.open(clock)
-        self.driver = StoreDriver(store, clock)
-        self.plans, self.switches = PlanStoreDriver(store, clock), SwitchDriver(store, clock)
-        self.triggers = TriggerDriver(store, clock, self.driver)
+        clock = ManualClock()
+        store = self.attach(await self.open(clock), clock).store
         try:
             yield
             findings = await store.admin.doctor(fix=False, limit=100)
@@ -48,10 +56,18 @@ class Contract(ABC):
             await store.close()
 
     @asynccontextmanager
-    async def open_again(self) -> AsyncIterator[Store]:
+    async def open_again(self) -> AsyncIterator[Drivers]:
         """Open the same data once more, as another process does."""
         store = await self.open(self.clock)
         try:
-            yield store
+            yield Drivers().attach(store, self.clock)
         finally:
             await store.close()
+
+    @asynccontextmanager
+    async def restart(self) -> AsyncIterator[Drivers]:
+        """Close the store before the same data is opened again."""
+        await self.store.close()
+        async with self.open_again() as again:
+            yield again
+        await self.store.open()

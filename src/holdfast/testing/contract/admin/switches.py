@@ -18,9 +18,8 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import (
     LEASE_SECONDS,
     beat,
-    patience,
 )
-from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
+from holdfast.testing.contract.tasks.signals import expect_signal
 
 INTAKE, CLAIMING, DRAIN = Switch.INTAKE, Switch.CLAIMING, Switch.DRAIN
 
@@ -196,12 +195,8 @@ class PausedClaiming(Contract):
     async def test_switching_claiming_on_is_a_signal(self) -> None:
         task = await self.driver.submit()
         await self.switches.off(CLAIMING)
-        ticket = self.store.ticket(Topic.READY)
-        waiters = await waiting(self.store, Topic.READY, number=2)
-        await self.switches.on(CLAIMING)
-        async with patience():
-            await asyncio.gather(*waiters)
-            await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.READY):
+            await self.switches.on(CLAIMING)
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_what_runs_goes_on_while_claiming_is_off(self) -> None:

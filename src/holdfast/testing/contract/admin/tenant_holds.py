@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
-from holdfast.testing.contract.tasks.signals import waiting
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
+from holdfast.testing.contract.tasks.signals import expect_signal
 
 HOLD, T = Switch.HOLD, "t-1"
 
@@ -133,10 +131,8 @@ class TenantHolds(Contract):
         task = await self.driver.submit(tenant=T)
         await self.switches.off(HOLD, T)
         assert await self.driver.claim_ids() == []
-        waiters = await waiting(self.store, Topic.READY, number=2)
-        await self.switches.on(HOLD, T)
-        async with patience():
-            await asyncio.gather(*waiters)
+        async with expect_signal(self.store, Topic.READY):
+            await self.switches.on(HOLD, T)
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_the_end_of_a_hold_is_kept_with_it(self) -> None:

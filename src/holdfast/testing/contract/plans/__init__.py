@@ -9,7 +9,7 @@ by ``clock`` (see `holdfast.testing.contract`).
 
 from __future__ import annotations
 
-from holdfast.testing.contract.plans.durability import PlanDurability
+from holdfast.testing.contract.durability import PlanDurability
 from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
 from holdfast.testing.contract.plans.leases import (
     PlanClaiming,

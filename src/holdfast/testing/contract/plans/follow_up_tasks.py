@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,9 +14,9 @@ from holdfast.domain.task.transition import Submission
 from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
-from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver, patience
+from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver
 from holdfast.testing.contract.tasks.follow_up_tasks import follower_ids
-from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
+from holdfast.testing.contract.tasks.signals import expect_signal
 
 Decide = Callable[[PlanStoreDriver], Awaitable[PlanChange]]
 
@@ -70,12 +69,8 @@ class PlanFollowing(Contract):
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_what_follows_from_a_plan_is_a_signal(self, decide: Decide) -> None:
         change = with_follower(self.driver, await decide(self.plans))
-        ticket = self.store.ticket(Topic.READY)
-        waiters = await waiting(self.store, Topic.READY, number=2)
-        await self.plans.commit(change)
-        async with patience():
-            await asyncio.gather(*waiters)
-            await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.READY):
+            await self.plans.commit(change)
 
     async def test_nothing_follows_from_a_stale_change(self) -> None:
         late = with_follower(self.driver, await goes_on(self.plans))

@@ -14,8 +14,8 @@ from holdfast.testing.contract.drivers.plan_driver import (
     ADMITTED,
     lease_id,
 )
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
-from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
+from holdfast.testing.contract.tasks.signals import expect_signal
 
 
 class PlanClaiming(Contract):
@@ -237,9 +237,5 @@ class PlanSignals(Contract):
         status = PlanStatus.COMPLETED if next is PlanNext.SETTLED else PlanStatus.RUNNING
         decide = self.plans.decide if by_driver else self.plans.request
         change = await decide(plan, next=next, status=status)
-        ticket = self.store.ticket(Topic.DUE)
-        waiters = await waiting(self.store, Topic.DUE, number=2)
-        await self.plans.commit(change)
-        async with patience():
-            await asyncio.gather(*waiters)
-            await self.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.DUE):
+            await self.plans.commit(change)

@@ -8,18 +8,16 @@ from msgspec.structs import replace
 from holdfast.domain.plan.plan import PlanNext, PlanStatus
 from holdfast.ports import Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
-from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
+from holdfast.testing.contract.tasks.signals import expect_signal
 
 
 class PlanWaking(Contract):
     async def test_a_plan_that_rests_is_handed_out_when_it_is_woken(self) -> None:
         plan = await self.plans.start("d-1")
         rests = await self.plans.drive(plan, next=PlanNext.REST, status=PlanStatus.HALTED)
-        ticket = self.store.ticket(Topic.DUE)
-        await self.plans.port.wake([plan.id])
-        async with patience():
-            await self.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.DUE, waiters=0):
+            await self.plans.port.wake([plan.id])
         assert await self.plans.load(plan) == rests
         taken = await self.plans.take_one("d-2")
         assert replace(taken, lease=None, fence=rests.fence) == rests
@@ -41,10 +39,8 @@ class PlanWaking(Contract):
     async def test_a_plan_that_is_driven_stays_with_its_driver(self) -> None:
         plan = await self.plans.start("d-1")
         self.clock.advance(10)
-        ticket = self.store.ticket(Topic.DUE)
-        await self.plans.port.wake([plan.id])
-        async with patience():
-            await self.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.DUE, waiters=0):
+            await self.plans.port.wake([plan.id])
         assert await self.plans.load(plan) == plan
         assert await self.plans.next_seconds() == LEASE_SECONDS - 10
         assert await self.plans.renew(plan)

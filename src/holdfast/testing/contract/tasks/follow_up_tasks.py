@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,8 +25,8 @@ from holdfast.domain.task.transition import (
 )
 from holdfast.ports import Filter, Switch, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver, patience
-from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
+from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver
+from holdfast.testing.contract.tasks.signals import expect_signal
 
 Decide = Callable[[StoreDriver], Awaitable[Transition]]
 
@@ -115,12 +114,8 @@ class FollowUpTasks(Contract):
     @pytest.mark.parametrize("decide", [is_cancelled, is_asked_to_pause, leaves_nothing])
     async def test_what_follows_is_a_signal(self, decide: Decide) -> None:
         transition = with_follower(self.driver, await decide(self.driver))
-        ticket = self.store.ticket(Topic.READY)
-        waiters = await waiting(self.store, Topic.READY, number=2)
-        await self.driver.commit(transition)
-        async with patience():
-            await asyncio.gather(*waiters)
-            await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.READY):
+            await self.driver.commit(transition)
 
     async def test_a_full_queue_refuses_nothing_that_has_happened(self) -> None:
         task = await self.driver.start(tenant="t", stages=("only",))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -73,34 +74,28 @@ CASES = [(Topic.READY, act) for act in READY] + [(Topic.RESTED, act) for act in 
 class Signalling(Contract):
     @pytest.mark.parametrize(("topic", "act"), CASES)
     async def test_what_came_after_the_ticket_ends_the_wait(self, topic: Topic, act: Act) -> None:
-        ticket = self.store.ticket(topic)
-        await act(self.driver)
-        async with patience():
-            await self.store.wait(topic, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, topic, waiters=0):
+            await act(self.driver)
 
     @pytest.mark.parametrize(("topic", "act"), CASES)
     async def test_who_waits_is_woken(self, topic: Topic, act: Act) -> None:
-        waiters = await waiting(self.store, topic, number=3)
-        await act(self.driver)
-        async with patience():
-            await asyncio.gather(*waiters)
+        async with expect_signal(self.store, topic, waiters=3):
+            await act(self.driver)
 
     async def test_waking_a_tenants_line_is_a_signal(self) -> None:
         task = await self.driver.start(tenant="t")
         await self.driver.submit(tenant="t")
-        ticket = self.store.ticket(Topic.READY)
-        await self.driver.complete(task)
-        async with patience():
-            await self.store.wait(Topic.READY, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.READY, waiters=0):
+            await self.driver.complete(task)
 
     async def test_a_wait_ends_with_its_timeout(self) -> None:
-        (waiter,) = await waiting(self.store, Topic.READY, number=1, timeout=5)
+        (waiter,) = await start_waiters(self.store, Topic.READY, number=1, timeout=5)
         self.clock.advance(5)
         async with patience():
             await waiter
 
     async def test_a_wait_goes_on_when_nothing_has_come(self) -> None:
-        (waiter,) = await waiting(self.store, Topic.READY, number=1)
+        (waiter,) = await start_waiters(self.store, Topic.READY, number=1)
         self.clock.advance(FOREVER_SECONDS - 1)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -108,7 +103,7 @@ class Signalling(Contract):
         waiter.cancel()
 
     async def test_a_waiter_that_gives_up_disturbs_nobody(self) -> None:
-        first, second = await waiting(self.store, Topic.RESTED, number=2)
+        first, second = await start_waiters(self.store, Topic.RESTED, number=2)
         first.cancel()
         await asyncio.wait([first])
         await complete(self.driver)
@@ -136,7 +131,18 @@ class Signalling(Contract):
         assert sorted(got) == ids
 
 
-async def waiting(
+@asynccontextmanager
+async def expect_signal(store: Store, topic: Topic, *, waiters: int = 2) -> AsyncIterator[None]:
+    """Expect that the body wakes all who wait, and ends a wait with a ticket from before it."""
+    ticket = store.ticket(topic)
+    woken = await start_waiters(store, topic, number=waiters)
+    yield
+    async with patience():
+        await asyncio.gather(*woken)
+        await store.wait(topic, ticket, timeout=FOREVER_SECONDS)
+
+
+async def start_waiters(
     store: Store, topic: Topic, *, number: int, timeout: float = FOREVER_SECONDS
 ) -> list[asyncio.Task[None]]:
     """Start so many waiters, all of them with a ticket of now and already asleep."""

@@ -16,6 +16,7 @@ has it as ``.triggers`` and the verbs of any store of tasks beside it (a class d
 
 from __future__ import annotations
 
+from holdfast.testing.contract.durability import TriggerDurability
 from holdfast.testing.contract.triggers.changes import (
     Firing,
     FiringInOneStep,
@@ -23,7 +24,6 @@ from holdfast.testing.contract.triggers.changes import (
     FiringUnless,
     TriggerSignals,
 )
-from holdfast.testing.contract.triggers.durability import TriggerDurability
 from holdfast.testing.contract.triggers.leases import FindingDue, TriggerLeasing, TriggerTiming
 from holdfast.testing.contract.triggers.saves import (
     TriggerCreating,

@@ -21,9 +21,9 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.ports import Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import NO_LIMIT, StoreDriver, patience
+from holdfast.testing.contract.drivers.store_driver import NO_LIMIT, StoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
-from holdfast.testing.contract.tasks.signals import FOREVER_SECONDS, waiting
+from holdfast.testing.contract.tasks.signals import expect_signal
 
 Act = Callable[[TriggerDriver], Awaitable[object]]
 
@@ -306,20 +306,14 @@ class FiringInOneStep(Contract):
 class TriggerSignals(Contract):
     async def test_a_fired_task_wakes_who_waits_for_tasks(self) -> None:
         held = await self.triggers.start()
-        (waiter,) = await waiting(self.store, Topic.READY, number=1)
-        await self.triggers.fire(held)
-        async with patience():
-            await waiter
+        async with expect_signal(self.store, Topic.READY):
+            await self.triggers.fire(held)
 
     @pytest.mark.parametrize("number", range(3))
     async def test_a_new_time_wakes_who_waits_for_times(self, number: int) -> None:
         act = await ACTS[number](self.triggers)
-        ticket = self.store.ticket(Topic.DUE)
-        waiters = await waiting(self.store, Topic.DUE, number=2)
-        await act
-        async with patience():
-            await asyncio.gather(*waiters)
-            await self.store.wait(Topic.DUE, ticket, timeout=FOREVER_SECONDS)
+        async with expect_signal(self.store, Topic.DUE):
+            await act
 
 
 def fired_id(insertion: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.domain.task import decide
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
-from holdfast.ports import BUCKETS, ErrorGroup, Moves, Timings
+from holdfast.ports import BUCKETS, ErrorGroup, Moves, Store, Timings
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver
 from holdfast.testing.contract.tasks.tenant_queue import pause
@@ -23,9 +23,9 @@ def build_timings(*spans: int, total_seconds: float = 1.5, **fields: Any) -> Tim
     return Timings(counts=counts, total_seconds=total_seconds, **(defaults | fields))
 
 
-async def load_timings(driver: StoreDriver) -> list[Timings]:
-    found = (await driver.store.views.stats()).timings
-    return sorted(found, key=lambda one: (one.type, one.stage, one.outcome))
+async def load_timings(store: Store) -> list[Timings]:
+    timings = (await store.views.stats()).timings
+    return sorted(timings, key=lambda timing: (timing.type, timing.stage, timing.outcome))
 
 
 async def count_moves(
@@ -41,19 +41,19 @@ async def count_moves(
 class Observing(Contract):
     async def test_nothing_was_timed_in_a_new_store(self) -> None:
         await self.store.admin.observe([])
-        assert await load_timings(self.driver) == []
+        assert await load_timings(self.store) == []
 
     async def test_what_was_observed_is_read_back(self) -> None:
         said = build_timings(0, 3, SPANS - 1, total_seconds=12.25)
         await self.store.admin.observe([said])
-        assert await load_timings(self.driver) == [said]
+        assert await load_timings(self.store) == [said]
 
     async def test_what_is_observed_adds_up(self) -> None:
         await self.store.admin.observe(
             [build_timings(0, 1, total_seconds=0.5), build_timings(1, total_seconds=0.25)]
         )
         await self.store.admin.observe([build_timings(1, SPANS - 1, total_seconds=8_000.0)])
-        assert await load_timings(self.driver) == [
+        assert await load_timings(self.store) == [
             build_timings(0, 1, 1, 1, SPANS - 1, total_seconds=8_000.75)
         ]
 
@@ -69,7 +69,7 @@ class Observing(Contract):
         await self.store.admin.observe(said)
         for one in said:
             await self.store.admin.observe([one])
-        found = {(one.type, one.stage, one.outcome): one for one in await load_timings(self.driver)}
+        found = {(one.type, one.stage, one.outcome): one for one in await load_timings(self.store)}
         assert len(found) == len(said)
         for one in said:
             there = found[one.type, one.stage, one.outcome]
@@ -78,7 +78,7 @@ class Observing(Contract):
 
     async def test_many_who_observe_at_once_lose_nothing(self) -> None:
         await asyncio.gather(*(self.store.admin.observe([build_timings(2)] * 2) for _ in range(10)))
-        (one,) = await load_timings(self.driver)
+        (one,) = await load_timings(self.store)
         assert (one.count, one.total_seconds) == (20, 30.0)
 
 
