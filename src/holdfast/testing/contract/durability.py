@@ -40,7 +40,7 @@ class Durability(Contract):
         assert self.store.durable
 
     async def test_everything_is_there_again_after_a_restart(self) -> None:
-        await self.driver.complete(await self.driver.start(key="gone", keep_seconds=0))
+        await self.driver.run(key="gone", keep_seconds=0)
         await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 7}))
         await self.driver.fail(await self.driver.start(), retry_seconds=60)
         held = await self.driver.start_past_stage(tenant="t")

@@ -11,7 +11,8 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Progress, Task
 from holdfast.ports import Renewal
 from holdfast.testing.contract.drivers.store_driver import beat
-from holdfast.testing.contract.views.status_index import CASES, Way
+from holdfast.testing.contract.drivers.ways import walk
+from holdfast.testing.contract.views.status_index import CASES
 from tests.support.redis.redis_stores import Bench, benched
 from tests.support.runtime.helpers import within_bounds
 from verify.servers import RedisServer
@@ -149,9 +150,9 @@ async def test_the_indexes_say_where_the_task_is(bench: Bench, state: str) -> No
 
 @pytest.mark.parametrize(("status", "way"), CASES)
 async def test_record_and_index_follow_each_move_to_any_of_the_statuses(
-    bench: Bench, status: Status, way: Way
+    bench: Bench, status: Status, way: str
 ) -> None:
-    task = await way(bench.driver)
+    task = await walk(bench.driver, way)
     assert bench.ask("HGET", f"task:{task.id}", "status") == status
     told = {name for name in bench.names() if name.startswith("index:status:")}
     assert told == {f"index:status:{status}"}

@@ -106,8 +106,8 @@ class Chaining(Contract):
         assert entries(await read_chain(self.store)) == [asked.audit]
 
     async def test_what_the_engine_does_is_not_in_the_chain(self) -> None:
-        await self.driver.complete(await self.driver.start())
-        await self.driver.suspend(await self.driver.start())
+        await self.driver.run()
+        await self.driver.suspend_new()
         assert await read_chain(self.store) == []
 
     async def test_what_was_refused_is_in_the_chain(self) -> None:

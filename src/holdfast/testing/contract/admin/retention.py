@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.task import decide
-from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import SETTLED, Command, Status
 from holdfast.ports import Filter, Kept, Peek
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import StoreDriver, beat
-from holdfast.testing.contract.tasks.tenant_queue import pause
 
 A_DAY = 86_400.0
 
@@ -37,7 +34,7 @@ async def prune(
 
 class Retention(Contract):
     async def test_a_settled_task_goes_when_its_time_is_over(self) -> None:
-        task = await self.driver.complete(await self.driver.start(keep_seconds=100))
+        task = await self.driver.run(keep_seconds=100)
         self.clock.advance(99)
         assert await prune(self.driver, Kept.TASKS) == 0
         self.clock.advance(2)
@@ -47,7 +44,7 @@ class Retention(Contract):
         assert (await self.store.views.find(Filter(), limit=10)).tasks == ()
 
     async def test_the_age_asked_for_may_keep_it_longer(self) -> None:
-        await self.driver.complete(await self.driver.start(keep_seconds=10))
+        await self.driver.run(keep_seconds=10)
         self.clock.advance(60)
         assert await prune(self.driver, Kept.TASKS, older_than_seconds=100) == 0
         self.clock.advance(60)
@@ -64,7 +61,7 @@ class Retention(Contract):
 
     async def test_a_dry_run_counts_and_deletes_nothing(self) -> None:
         for _ in range(3):
-            await self.driver.complete(await self.driver.start(keep_seconds=1))
+            await self.driver.run(keep_seconds=1)
         self.clock.advance(2)
         assert await prune(self.driver, Kept.TASKS, dry_run=True) == 3
         assert await prune(self.driver, Kept.TASKS, dry_run=True, limit=2) == 2
@@ -73,14 +70,14 @@ class Retention(Contract):
 
     async def test_no_more_than_the_limit_goes_at_once(self) -> None:
         for _ in range(3):
-            await self.driver.complete(await self.driver.start(keep_seconds=1))
+            await self.driver.run(keep_seconds=1)
         self.clock.advance(2)
         assert [await prune(self.driver, Kept.TASKS, limit=2) for _ in range(3)] == [2, 1, 0]
 
     @pytest.mark.parametrize("kind", list(Kept))
     async def test_nothing_unsettled_is_ever_trimmed(self, kind: Kept) -> None:
         await self.driver.suspend(await self.driver.start_past_stage(keep_seconds=0, key="f"))
-        await pause(self.driver, await self.driver.start_past_stage(keep_seconds=0))
+        await self.driver.pause(await self.driver.start_past_stage(keep_seconds=0))
         await self.driver.fail(await self.driver.start_past_stage(keep_seconds=0))
         rolling = await self.driver.suspend(await self.driver.start_past_stage(keep_seconds=0))
         await self.driver.start_past_stage(tenant="t", keep_seconds=0)
@@ -96,21 +93,16 @@ class Retention(Contract):
         assert [await self.driver.detail(task) for task in tasks] == before
 
     async def test_a_task_brought_back_from_its_end_is_not_trimmed(self) -> None:
-        task = await self.driver.complete(await self.driver.start(keep_seconds=1))
+        task = await self.driver.run(keep_seconds=1)
         await self.driver.ask(Command.ROLLBACK, task)
         self.clock.advance(400 * A_DAY)
         assert await prune(self.driver, Kept.TASKS) == 0
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_told_to_it_goes_before_its_time_is_over_by_age_alone(self) -> None:
-        old = [
-            await self.driver.complete(await self.driver.start(keep_seconds=30 * A_DAY))
-            for _ in range(3)
-        ]
+        old = [await self.driver.run(keep_seconds=30 * A_DAY) for _ in range(3)]
         self.clock.advance(100)
-        young = await self.driver.complete(
-            await self.driver.start(keep_seconds=30 * A_DAY, tenant="t")
-        )
+        young = await self.driver.run(keep_seconds=30 * A_DAY, tenant="t")
         self.clock.advance(60)
         asked: dict[str, Any] = {"older_than_seconds": 100.0, "ignore_keep": True}
         assert await prune(self.driver, Kept.TASKS, older_than_seconds=100) == 0
@@ -133,7 +125,7 @@ class Retention(Contract):
         assert (await self.store.views.find(Filter(), limit=100)).tasks == before
 
     async def test_its_key_is_known_though_it_went_before_its_time(self) -> None:
-        task = await self.driver.complete(await self.driver.start(keep_seconds=30 * A_DAY, key="k"))
+        task = await self.driver.run(keep_seconds=30 * A_DAY, key="k")
         self.clock.advance(60)
         assert await prune(self.driver, Kept.TASKS, ignore_keep=True) == 1
         (peek,) = await self.store.views.peek([task.id])
@@ -141,7 +133,7 @@ class Retention(Contract):
         assert peek.status is Status.COMPLETED
 
     async def test_what_is_pruned_leaves_the_counts_of_the_present(self) -> None:
-        await self.driver.complete(await self.driver.start(keep_seconds=1))
+        await self.driver.run(keep_seconds=1)
         self.clock.advance(2)
         await prune(self.driver, Kept.TASKS)
         stats = await self.store.views.stats()
@@ -170,7 +162,7 @@ class Tombstones(Contract):
         assert peek.reason == "because"
 
     async def test_tombstones_go_a_day_after_the_end(self) -> None:
-        task = await self.driver.complete(await self.driver.start(keep_seconds=0))
+        task = await self.driver.run(keep_seconds=0)
         self.clock.advance(A_DAY - 1)
         assert await prune(self.driver, Kept.TOMBSTONES) == 0
         self.clock.advance(2)
@@ -180,7 +172,7 @@ class Tombstones(Contract):
         assert await self.store.views.peek([task.id]) == [None]
 
     async def test_a_tombstone_holds_nothing_of_its_tenant(self) -> None:
-        await self.driver.complete(await self.driver.start(tenant="t", keep_seconds=0))
+        await self.driver.run(tenant="t", keep_seconds=0)
         view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.waiting) == (None, None, 0)
         assert (await self.driver.submit(tenant="t")).place == "ready"
@@ -220,8 +212,7 @@ class OtherKinds(Contract):
         await self.driver.ask(Command.ROLLBACK, task)
         task = await self.driver.commit(self.driver.decide_undo(await self.driver.take()))
         newer = (await self.driver.detail(task)).data
-        failed = self.driver.failure(task, retry_seconds=None)
-        await self.driver.commit(decide.undo_failed(task, failed, Retry(), now=self.clock.now()))
+        await self.driver.fail_undo(task)
         await self.driver.ask(Command.DISCARD, task)
         self.clock.advance(10)
         assert await prune(self.driver, Kept.CHECKPOINTS) == 1

@@ -8,7 +8,6 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
 from holdfast.testing.contract.tasks.signals import expect_signal
 
 HOLD, T = Switch.HOLD, "t-1"
@@ -69,14 +68,12 @@ class TenantHolds(Contract):
         task = await self.driver.start(tenant=T)
         await self.switches.off(HOLD, T)
         task = await self.driver.fail(task, retry_seconds=5)
-        self.clock.advance(6)
-        await self.store.tasks.promote(limit=10)
+        await self.driver.promote_after(6)
         assert await self.driver.claim_ids() == [], "a retry that is due"
         await self.switches.on(HOLD, T)
         (claimed,) = await self.driver.claim("w-2")
         await self.switches.off(HOLD, T)
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         assert await self.driver.claim_ids("w-3") == [], "a lease that lapsed"
         await self.switches.on(HOLD, T)
         (claimed,) = await self.driver.claim("w-4")

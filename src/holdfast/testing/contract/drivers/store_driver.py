@@ -13,8 +13,10 @@ from itertools import count
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.task import decide, operate
+from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.crashes import SUSPECT_FROM, position
 from holdfast.domain.task.events import Event, name_of
 from holdfast.domain.task.retry import Retry
@@ -28,7 +30,7 @@ from holdfast.domain.task.transition import (
     Submission,
     Transition,
 )
-from holdfast.ports import Beat, Claimed, Detail, Filter, Renewal, Store, TenantView
+from holdfast.ports import Beat, Claimed, Detail, Due, Filter, Renewal, Store, TenantView
 from holdfast.testing.clock import ManualClock
 
 STAGES = ("one", "two", "three")
@@ -76,7 +78,7 @@ class StoreDriver:
         }
         task = Task(**(defaults | fields))
         home = self.store.partitioned_id(task.id, tenant=task.tenant, key=task.key)
-        return self._submission(msgspec.structs.replace(task, id=home), payload, held=held)
+        return self._submission(replace(task, id=home), payload, held=held)
 
     def follower(
         self, of: Task | None, name: str = "follower", *, payload: object = None, **fields: Any
@@ -89,7 +91,7 @@ class StoreDriver:
         return self.with_id(submission, self.store.colocated_id(name, task_id=of.id))
 
     def with_id(self, submission: Submission, task_id: str) -> Submission:
-        task = msgspec.structs.replace(submission.task, id=task_id)
+        task = replace(submission.task, id=task_id)
         payload = msgspec.json.decode(submission.payload)
         return self._submission(task, payload, held=submission.held)
 
@@ -159,6 +161,16 @@ class StoreDriver:
         self.clock.advance(LEASE_SECONDS + 1)
         await self.store.tasks.expire(limit=10, count_crashes=True, alone_from=alone_from)
 
+    async def lapse(self) -> int:
+        """Let every lease lapse and take it back; return how many were taken back."""
+        self.clock.advance(LEASE_SECONDS + 1)
+        return await self.store.tasks.expire(limit=10, count_crashes=True)
+
+    async def promote_after(self, seconds: float) -> Due:
+        """Let time pass, and make ready what has come due."""
+        self.clock.advance(seconds)
+        return await self.store.tasks.promote(limit=10)
+
     async def renew(
         self,
         *tasks: Task,
@@ -182,19 +194,16 @@ class StoreDriver:
         )
         if task.last_completed + 1 == len(task.stages) - 1:
             return decide.complete(task, done, now=now)
-        found = await self.store.views.checkpoint(task.id)
-        return decide.stage_done(task, done, checkpoint=found, now=now)
-
-    def deployed(self, task: Task, stages: tuple[str, ...]) -> Task:
-        """The record as its holder has it in hand, when the code now has these stages."""
-        return msgspec.structs.replace(task, stages=stages)
+        checkpoint = await self.store.views.checkpoint(task.id)
+        return decide.stage_done(task, done, checkpoint=checkpoint, now=now)
 
     async def decide_failure(
         self, task: Task, *, retry_seconds: float | None = 60.0, error: str = "ValueError"
     ) -> Transition:
         failed = self.failure(task, retry_seconds=retry_seconds, error=error)
-        found = await self.store.views.checkpoint(task.id)
-        return decide.stage_failed(task, failed, Retry(), checkpoint=found, now=self.clock.now())
+        checkpoint = await self.store.views.checkpoint(task.id)
+        now = self.clock.now()
+        return decide.stage_failed(task, failed, Retry(), checkpoint=checkpoint, now=now)
 
     def failure(
         self, task: Task, *, retry_seconds: float | None, error: str = "ValueError"
@@ -255,6 +264,14 @@ class StoreDriver:
             task = await self.finish_stage(task)
         return task
 
+    async def run(self, worker: str = "w-1", **fields: Any) -> Task:
+        """Start a task and run all of its stages."""
+        return await self.complete(await self.start(worker, **fields))
+
+    async def suspend_new(self, *, error: str = "ValueError", **fields: Any) -> Task:
+        """Start a task and let its first stage fail for good."""
+        return await self.suspend(await self.start(**fields), error=error)
+
     async def fail(self, task: Task, **options: Any) -> Task:
         return await self.commit(await self.decide_failure(task, **options))
 
@@ -264,6 +281,18 @@ class StoreDriver:
     async def ask(self, command: Command, task: Task, **options: Any) -> Task:
         """Ask of the record as it is now, not of the copy in hand."""
         return await self.commit(self.request(command, await self.load(task.id), **options))
+
+    async def pause(self, task: Task) -> Task:
+        """Ask for a pause of a running task, and apply it at the boundary."""
+        return await self._stop(Command.PAUSE, task)
+
+    async def cancel(self, task: Task) -> Task:
+        """Ask for the end of a running task, and apply it at the boundary."""
+        return await self._stop(Command.CANCEL, task)
+
+    async def _stop(self, command: Command, task: Task) -> Task:
+        requested = await self.ask(command, task)
+        return await self.commit(decide.boundary(requested, now=self.clock.now()))
 
     async def give_back(self, task: Task, *, delay_seconds: float = 0.0) -> Task:
         return await self.commit(
@@ -284,6 +313,15 @@ class StoreDriver:
             task = await self.commit(self.decide_undo(task))
         return await self.commit(decide.rolled_back(task, now=self.clock.now()))
 
+    async def fail_undo(self, task: Task, **options: Any) -> Task:
+        failed = self.failure(task, **({"retry_seconds": None} | options))
+        return await self.commit(decide.undo_failed(task, failed, Retry(), now=self.clock.now()))
+
+    async def fail_rollback(self, task: Task) -> Task:
+        """Suspend a task, ask for its rollback, take it and let its undo fail for good."""
+        await self.ask(Command.ROLLBACK, await self.suspend(task), force=True)
+        return await self.fail_undo(await self.take())
+
     def decide_undo(self, task: Task) -> Transition:
         return decide.undone(
             task, had_undo=True, data={}, duration_seconds=0.5, now=self.clock.now()
@@ -297,9 +335,14 @@ class StoreDriver:
         return task
 
     async def detail(self, task: Task) -> Detail:
-        found = await self.store.views.detail(task.id)
-        assert found is not None, task.id
-        return found
+        detail = await self.store.views.detail(task.id)
+        assert detail is not None, task.id
+        return detail
+
+    async def checkpoint(self, task: Task) -> Checkpoint:
+        checkpoint = await self.store.views.checkpoint(task.id)
+        assert checkpoint is not None, task.id
+        return checkpoint
 
     async def events(self, task: Task) -> list[str]:
         return [name_of(event) for event in (await self.detail(task)).events]

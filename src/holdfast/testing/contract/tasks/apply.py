@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import decide
@@ -29,7 +29,7 @@ DEPLOYS = (
 
 def over(task: Task, transition: Transition) -> Transition:
     """The transition over the record as it was read."""
-    return msgspec.structs.replace(transition, before=task)
+    return replace(transition, before=task)
 
 
 async def handed_back(task: Task, *, now: float) -> Transition:
@@ -49,7 +49,7 @@ class Applying(Contract):
         """A deploy may have changed the stages and the retries of a task that was submitted."""
         task = await self.driver.start()
         transition = await self.driver.decide_failure(task)
-        after = msgspec.structs.replace(
+        after = replace(
             transition.after,
             status=Status.FAILED if then is Next.PARKED else Status.PENDING,
             stages=("one", "new", "two", "three"),
@@ -68,9 +68,9 @@ class Applying(Contract):
             outages=5,
             outage_since=self.clock.now() - 17.25,
         )
-        written = msgspec.structs.replace(transition, after=after, next=then)
+        written = replace(transition, after=after, next=then)
         found = await self.driver.commit(written)
-        kept = msgspec.structs.replace(after, place=found.place, lease=None)
+        kept = replace(after, place=found.place, lease=None)
         assert found == kept
         assert await self.driver.load(task.id) == kept
         if then is Next.READY:
@@ -82,7 +82,7 @@ class Applying(Contract):
     ) -> None:
         """The holder's code has other stages than the task was submitted with."""
         task = await self.driver.start()
-        newer = self.driver.deployed(task, stages)
+        newer = replace(task, stages=stages)
         task = await self.driver.commit(over(task, await self.driver.done(newer)))
         assert (await self.driver.load(task.id)).stages == task.stages == stages
         task = await self.driver.complete(task)
@@ -103,7 +103,7 @@ class Applying(Contract):
         ):
             task = await self.driver.start(queue="q")
             after = await self.driver.commit(
-                over(task, await lets_go(self.driver.deployed(task, stages)))
+                over(task, await lets_go(replace(task, stages=stages)))
             )
             assert (await self.driver.load(task.id)).stages == after.stages == stages
             if after.place is Place.READY:
@@ -112,7 +112,7 @@ class Applying(Contract):
 
     async def test_a_task_of_one_stage_that_a_deploy_made_is_kept_with_it(self) -> None:
         task = await self.driver.start(stages=("one", "two"))
-        newer = self.driver.deployed(task, ("only",))
+        newer = replace(task, stages=("only",))
         done = await self.driver.commit(over(task, await self.driver.done(newer)))
         assert (done.status, done.stages) == (Status.COMPLETED, ("only",))
         assert await self.driver.load(task.id) == done
@@ -132,11 +132,9 @@ class Applying(Contract):
         task = await self.driver.start()
         task = await self.driver.finish_stage(task)
         task = await self.driver.fail(task)
-        self.clock.advance(60)
-        await self.store.tasks.promote(limit=10)
+        await self.driver.promote_after(60)
         task = await self.driver.take()
-        self.clock.advance(31)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         task = await self.driver.complete(await self.driver.take())
         events = (await self.driver.detail(task)).events
         assert sorted({event.version for event in events}) == list(range(1, task.version + 1))
@@ -150,7 +148,7 @@ class Applying(Contract):
         assert found == await self.driver.load(task.id)
 
     async def test_two_operators_at_once_do_not_overwrite_each_other(self) -> None:
-        task = await self.driver.suspend(await self.driver.start())
+        task = await self.driver.suspend_new()
         retry = self.driver.request(Command.RETRY, task)
         discard = self.driver.request(Command.DISCARD, task)
         outcomes = await self.store.tasks.apply([retry, discard])
@@ -159,30 +157,29 @@ class Applying(Contract):
 
     async def test_a_write_with_another_lease_is_stale(self) -> None:
         task = await self.driver.start()
-        forged = msgspec.structs.replace(await self.driver.done(task), lease="somebody-else")
+        forged = replace(await self.driver.done(task), lease="somebody-else")
         await self.driver.expect_stale(forged)
         assert await self.driver.load(task.id) == task
 
     async def test_a_write_with_a_lease_is_stale_when_nobody_holds_the_task(self) -> None:
         task = await self.driver.submit()
         lease = Lease(owner="w-9", fence=99, id="made-up", until=self.clock.now() + 99)
-        held = msgspec.structs.replace(task, status=Status.RUNNING, lease=lease)
+        held = replace(task, status=Status.RUNNING, lease=lease)
         await self.driver.expect_stale(await self.driver.done(held))
 
     async def test_a_zombie_cannot_finish_a_task_that_was_taken_over(self) -> None:
         zombie = await self.driver.start("w-1")
-        self.clock.advance(31)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         await self.driver.expect_stale(await self.driver.done(zombie))
         holder = await self.driver.take("w-2")
         await self.driver.expect_stale(await self.driver.done(zombie))
-        pretended = msgspec.structs.replace(zombie, version=holder.version)
+        pretended = replace(zombie, version=holder.version)
         await self.driver.expect_stale(await self.driver.done(pretended))
         assert (await self.driver.complete(holder)).status is Status.COMPLETED
 
     async def test_an_operator_cannot_move_a_leased_task(self) -> None:
         held = await self.driver.start(tenant="t")
-        as_if_free = msgspec.structs.replace(held, status=Status.PENDING, lease=None)
+        as_if_free = replace(held, status=Status.PENDING, lease=None)
         for command in (Command.CANCEL, Command.PAUSE):
             transition = self.driver.request(command, as_if_free)
             assert transition.next is not Next.STAY
@@ -199,7 +196,7 @@ class Applying(Contract):
         await self.driver.submit_many(3)
         one, two, three = [claimed.task for claimed in await self.driver.claim()]
         batch = [await self.driver.done(task) for task in (one, two, three)]
-        batch[1] = msgspec.structs.replace(batch[1], lease="lost")
+        batch[1] = replace(batch[1], lease="lost")
         outcomes = await self.store.tasks.apply(batch)
         assert [type(outcome) for outcome in outcomes] == [Applied, Stale, Applied]
         assert outcomes[1] == Stale(two)
@@ -296,8 +293,8 @@ class Applying(Contract):
     async def test_a_change_that_could_not_be_read_back_is_refused(self) -> None:
         task = await self.driver.start()
         done = await self.driver.done(task)
-        after = msgspec.structs.replace(done.after, reason="half a \ud800 pair")
-        bad = msgspec.structs.replace(done, after=after)
+        after = replace(done.after, reason="half a \ud800 pair")
+        bad = replace(done, after=after)
         with pytest.raises(SerialisationError):
             await self.driver.apply(bad)
         assert await self.driver.load(task.id) == task
@@ -345,8 +342,7 @@ class Repeats(Contract):
     async def test_a_repeat_is_known_after_another_worker_has_taken_over(self) -> None:
         transition = await self.driver.done(await self.driver.start("w-1"))
         await self.driver.commit(transition)
-        self.clock.advance(31)
-        await self.store.tasks.expire(limit=1, count_crashes=True)
+        await self.driver.lapse()
         holder = await self.driver.take("w-2")
         assert await self.driver.apply(transition) == Applied(holder)
 

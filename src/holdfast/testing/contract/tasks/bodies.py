@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import decide
@@ -17,8 +18,7 @@ class StoredCheckpoints(Contract):
     async def test_a_stage_leaves_its_checkpoint_in_the_same_step(self) -> None:
         task = await self.driver.start("w-7")
         await self.driver.finish_stage(task, cursor=7)
-        found = await self.store.views.checkpoint(task.id)
-        assert found is not None
+        found = await self.driver.checkpoint(task)
         assert found.last_completed_stage_index == 0
         assert found.completed_stage_names == ("one",)
         assert found.custom_data == {"cursor": 7}
@@ -39,27 +39,23 @@ class StoredCheckpoints(Contract):
     async def test_durations_are_filled_in_from_the_stages(self) -> None:
         task = await self.driver.start_past_stage()
         await self.driver.finish_stage(task)
-        found = await self.store.views.checkpoint(task.id)
-        assert found is not None
+        found = await self.driver.checkpoint(task)
         assert found.stage_durations == {"one": 1500, "two": 1500}
 
     async def test_a_later_checkpoint_replaces_the_earlier_one(self) -> None:
         task = await self.driver.start_past_stage(data={"at": "one"})
         await self.driver.finish_stage(task, at="two")
-        found = await self.store.views.checkpoint(task.id)
-        assert found is not None
+        found = await self.driver.checkpoint(task)
         assert (found.version, found.last_completed_stage_index) == (2, 1)
         assert found.custom_data == {"at": "two"}
 
     async def test_an_older_writer_of_a_checkpoint_is_refused_and_learns_it(self) -> None:
         task = await self.driver.start("w-1")
         older = await self.driver.done(task, by="older")
-        self.clock.advance(31)
-        await self.store.tasks.expire(limit=1, count_crashes=True)
+        await self.driver.lapse()
         await self.driver.finish_stage(await self.driver.take("w-2"), by="newer")
         assert isinstance(await self.driver.apply(older), Stale)
-        found = await self.store.views.checkpoint(task.id)
-        assert found is not None
+        found = await self.driver.checkpoint(task)
         assert (found.custom_data, found.executor_instance) == ({"by": "newer"}, "w-2")
 
     async def test_a_checkpoint_whose_version_does_not_rise_is_refused(self) -> None:
@@ -67,18 +63,15 @@ class StoredCheckpoints(Contract):
         transition = await self.driver.done(task, by="second")
         assert transition.checkpoint is not None
         for version in (0, 1):
-            older = msgspec.structs.replace(transition.checkpoint, version=version)
-            found = await self.driver.expect_stale(
-                msgspec.structs.replace(transition, checkpoint=older)
-            )
+            older = replace(transition.checkpoint, version=version)
+            found = await self.driver.expect_stale(replace(transition, checkpoint=older))
             assert found == task
         assert (await self.driver.commit(transition)).last_completed == 1
 
     async def test_a_failure_is_remembered_and_moves_nothing(self) -> None:
         task = await self.driver.start_past_stage(data={"cursor": 7})
         await self.driver.fail(task)
-        found = await self.store.views.checkpoint(task.id)
-        assert found is not None
+        found = await self.driver.checkpoint(task)
         assert (found.version, found.last_completed_stage_index) == (2, 0)
         assert found.custom_data == {"cursor": 7}
         assert [failure.stage for failure in found.failure_history] == ["two"]
@@ -89,7 +82,7 @@ class StoredCheckpoints(Contract):
         assert await self.store.views.checkpoint("unknown") is None
 
     async def test_a_completed_task_has_no_checkpoint(self) -> None:
-        task = await self.driver.complete(await self.driver.start())
+        task = await self.driver.run()
         assert await self.store.views.checkpoint(task.id) is None
         assert (await self.driver.detail(task)).checkpoint is None
 
@@ -142,8 +135,7 @@ class StoredCheckpoints(Contract):
 
     async def test_a_claim_tells_the_version_that_the_next_checkpoint_must_be_above(self) -> None:
         task = await self.driver.finish_stage(await self.driver.start_past_stage())
-        saved = await self.store.views.checkpoint(task.id)
-        assert saved is not None
+        saved = await self.driver.checkpoint(task)
         await self.driver.give_back(task)
         (claimed,) = await self.driver.claim()
         assert claimed.checkpoint_version == saved.version == 2
@@ -162,8 +154,8 @@ class StoredCheckpoints(Contract):
         for _ in stages:
             done = await self.driver.done(task, {"of": task.at_stage})
             assert done.stage is not None
-            stage = msgspec.structs.replace(done.stage, undo=undo)
-            task = await self.driver.commit(msgspec.structs.replace(done, stage=stage))
+            stage = replace(done.stage, undo=undo)
+            task = await self.driver.commit(replace(done, stage=stage))
         detail = await self.driver.detail(task)
         assert [stage.undo for stage in detail.stages] == [undo] * len(stages)
         results = [msgspec.json.decode(stage.result) for stage in detail.stages]
@@ -216,7 +208,7 @@ class Results(Contract):
         ] == [("one", b'"second"', 2, 2)]
 
     async def test_results_outlive_the_checkpoint(self) -> None:
-        task = await self.driver.complete(await self.driver.start())
+        task = await self.driver.run()
         assert len((await self.driver.detail(task)).stages) == 3
 
     async def test_a_rollback_finds_the_results_and_leaves_its_data(self) -> None:

@@ -98,8 +98,8 @@ class Claiming(Contract):
         await self.driver.ask(Command.PAUSE, await self.driver.submit())
         await self.driver.ask(Command.CANCEL, await self.driver.submit())
         await self.driver.fail(await self.driver.start())
-        await self.driver.suspend(await self.driver.start())
-        await self.driver.complete(await self.driver.start())
+        await self.driver.suspend_new()
+        await self.driver.run()
         assert await self.driver.claim_ids() == []
 
     async def test_a_paused_task_is_handed_out_after_its_resume(self) -> None:

@@ -6,10 +6,8 @@ import asyncio
 
 import pytest
 
-from holdfast.domain.task import decide
 from holdfast.domain.task.events import TaskDue
 from holdfast.domain.task.placement import Place
-from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
 from holdfast.ports import Due, Kept
 from holdfast.testing.contract.base import Contract
@@ -25,11 +23,9 @@ class Timing(Contract):
     async def test_a_retry_is_due_at_its_time_and_not_before(self) -> None:
         task = await self.driver.fail(await self.driver.start(), retry_seconds=60)
         assert await self.store.tasks.promote(limit=10) == Due(count=0, next_seconds=60)
-        self.clock.advance(59)
-        assert await self.store.tasks.promote(limit=10) == Due(count=0, next_seconds=1)
+        assert await self.driver.promote_after(59) == Due(count=0, next_seconds=1)
         assert await self.driver.claim_ids() == []
-        self.clock.advance(1)
-        assert await self.store.tasks.promote(limit=10) == Due(count=1, next_seconds=None)
+        assert await self.driver.promote_after(1) == Due(count=1, next_seconds=None)
         found = await self.driver.load(task.id)
         assert (found.status, found.place, found.due) == (Status.PENDING, Place.READY, None)
         assert found.version == task.version + 1
@@ -46,8 +42,7 @@ class Timing(Contract):
         await self.driver.fail(second, retry_seconds=10)
         await self.driver.fail(third, retry_seconds=20)
         assert (await self.store.tasks.promote(limit=10)).next_seconds == 10
-        self.clock.advance(60)
-        assert (await self.store.tasks.promote(limit=10)).count == 3
+        assert (await self.driver.promote_after(60)).count == 3
         assert await self.driver.claim_ids() == [second.id, third.id, first.id]
 
     async def test_no_more_than_the_limit_comes_back_in_one_step(self) -> None:
@@ -61,8 +56,7 @@ class Timing(Contract):
     async def test_the_next_due_time_is_told_beside_what_came_back(self) -> None:
         await self.driver.fail(await self.driver.start(), retry_seconds=10)
         await self.driver.fail(await self.driver.start(), retry_seconds=40)
-        self.clock.advance(10)
-        assert await self.store.tasks.promote(limit=10) == Due(count=1, next_seconds=30)
+        assert await self.driver.promote_after(10) == Due(count=1, next_seconds=30)
 
     async def test_many_schedulers_bring_a_task_back_once(self) -> None:
         await self.driver.submit_many(10)
@@ -77,21 +71,16 @@ class Timing(Contract):
         task = await self.driver.give_back(await self.driver.start(), delay_seconds=5)
         assert (task.status, task.place) == (Status.PENDING, Place.LATER)
         assert await self.driver.claim_ids() == []
-        self.clock.advance(5)
-        assert (await self.store.tasks.promote(limit=10)).count == 1
+        assert (await self.driver.promote_after(5)).count == 1
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_an_undo_that_failed_is_tried_again_later(self) -> None:
         task = await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.ask(Command.ROLLBACK, task)
         task = await self.driver.take()
-        failed = self.driver.failure(task, retry_seconds=20)
-        task = await self.driver.commit(
-            decide.undo_failed(task, failed, Retry(), now=self.clock.now())
-        )
+        task = await self.driver.fail_undo(task, retry_seconds=20)
         assert (task.status, task.place) == (Status.ROLLING_BACK, Place.LATER)
-        self.clock.advance(20)
-        assert (await self.store.tasks.promote(limit=10)).count == 1
+        assert (await self.driver.promote_after(20)).count == 1
         assert (await self.driver.take()).status is Status.ROLLING_BACK
 
     async def test_a_retry_of_no_wait_is_due_at_once(self) -> None:
@@ -117,8 +106,7 @@ class Jumping(Contract):
         assert (info.seen_seconds_ago, info.live) == (0, True)
         self.clock.advance(30)
         assert await self.store.tasks.expire(limit=10, count_crashes=True) == 1
-        self.clock.advance(30)
-        assert await self.store.tasks.promote(limit=10) == Due(count=1, next_seconds=None)
+        assert await self.driver.promote_after(30) == Due(count=1, next_seconds=None)
         assert await self.driver.claim_ids() == [task.id, waits.id]
 
     async def test_a_jump_of_the_wall_clock_forgets_no_worker(self) -> None:

@@ -165,10 +165,8 @@ class NotFollowing(Contract):
         assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == []
 
     async def test_nothing_follows_where_the_tenant_has_moved_on(self) -> None:
-        task = await self.driver.suspend(
-            await self.driver.start(tenant="t", workflow=True, hold=False)
-        )
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        task = await self.driver.suspend_new(tenant="t", workflow=True, hold=False)
+        await self.driver.run(tenant="t")
         transition = with_follower(self.driver, self.driver.request(Command.RETRY, task))
         assert isinstance(await self.driver.apply(transition), MovedOn)
         assert await follower_ids(self.driver) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.events import TaskCreated
@@ -153,8 +153,8 @@ class Inserting(Contract):
         ]
 
     async def test_what_runs_or_rests_or_is_held_leaves_room_in_the_queue(self) -> None:
-        await self.driver.suspend(await self.driver.start())
-        await self.driver.complete(await self.driver.start())
+        await self.driver.suspend_new()
+        await self.driver.run()
         await self.driver.start()
         await self.driver.submit(held=True)
         submission = self.driver.submission()
@@ -190,8 +190,8 @@ class Inserting(Contract):
         self, field: str, value: object
     ) -> None:
         bad = self.driver.submission(id="bad")
-        task = msgspec.structs.replace(bad.task, **{field: value})
-        bad = msgspec.structs.replace(bad, task=task)
+        task = replace(bad.task, **{field: value})
+        bad = replace(bad, task=task)
         with pytest.raises(SerialisationError):
             await self.driver.insert(bad)
         assert await self.store.views.load(["bad"]) == [None]
@@ -228,14 +228,14 @@ class Keys(Contract):
         assert await self.driver.insert(*batch) == [Inserted(s.task.id) for s in batch]
 
     async def test_a_settled_tasks_key_still_finds_it(self) -> None:
-        task = await self.driver.complete(await self.driver.start(key="k"))
+        task = await self.driver.run(key="k")
         assert await self.driver.insert(self.driver.submission(key="k")) == [Existing(task.id)]
         assert await self.driver.insert(self.driver.submission(key="k", payload=2)) == [
             Conflict(task.id)
         ]
 
     async def test_a_deleted_tasks_key_is_answered_by_its_tombstone(self) -> None:
-        task = await self.driver.complete(await self.driver.start(key="k", keep_seconds=0))
+        task = await self.driver.run(key="k", keep_seconds=0)
         assert await self.store.views.load([task.id]) == [None]
         self.clock.advance(A_DAY - 1)
         assert await self.driver.insert(self.driver.submission(key="k")) == [Existing(task.id)]
@@ -244,7 +244,7 @@ class Keys(Contract):
         ]
 
     async def test_a_pruned_tasks_key_is_answered_by_its_tombstone(self) -> None:
-        task = await self.driver.complete(await self.driver.start(key="k", keep_seconds=60))
+        task = await self.driver.run(key="k", keep_seconds=60)
         self.clock.advance(61)
         assert await self.store.admin.prune(
             Kept.TASKS, older_than_seconds=60, limit=10, dry_run=False
@@ -252,13 +252,13 @@ class Keys(Contract):
         assert await self.driver.insert(self.driver.submission(key="k")) == [Existing(task.id)]
 
     async def test_a_key_is_free_a_while_after_its_task_has_gone(self) -> None:
-        await self.driver.complete(await self.driver.start(key="k", keep_seconds=0))
+        await self.driver.run(key="k", keep_seconds=0)
         self.clock.advance(A_DAY + 1)
         second = self.driver.submission(key="k", payload=2)
         assert await self.driver.insert(second) == [Inserted(second.task.id)]
 
     async def test_a_key_is_free_when_its_tombstone_was_cleaned_up(self) -> None:
-        await self.driver.complete(await self.driver.start(key="k", keep_seconds=0))
+        await self.driver.run(key="k", keep_seconds=0)
         self.clock.advance(A_DAY + 1)
         pruned = await self.store.admin.prune(
             Kept.TOMBSTONES, older_than_seconds=0, limit=10, dry_run=False
@@ -268,7 +268,7 @@ class Keys(Contract):
         assert await self.driver.insert(second) == [Inserted(second.task.id)]
 
     async def test_cleaning_up_an_old_tombstone_leaves_the_key_with_its_new_owner(self) -> None:
-        await self.driver.complete(await self.driver.start(key="k", keep_seconds=0))
+        await self.driver.run(key="k", keep_seconds=0)
         self.clock.advance(A_DAY + 1)
         second = await self.driver.submit(key="k")
         await self.store.admin.prune(Kept.TOMBSTONES, older_than_seconds=0, limit=10, dry_run=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.task.events import LeaseLost
 from holdfast.domain.task.placement import Place
@@ -32,9 +32,7 @@ class Leasing(Contract):
         assert await self.driver.events(task) == events
         assert isinstance(found.lease, Lease)
         assert task.lease is not None
-        assert msgspec.structs.replace(found.lease, until=0.0) == msgspec.structs.replace(
-            task.lease, until=0.0
-        )
+        assert replace(found.lease, until=0.0) == replace(task.lease, until=0.0)
         assert (await self.driver.finish_stage(task)).last_completed == 0
 
     async def test_each_renewal_of_a_batch_is_answered_alone(self) -> None:
@@ -63,8 +61,7 @@ class Leasing(Contract):
 
     async def test_a_lapsed_lease_that_was_taken_back_is_not_renewed(self) -> None:
         task = await self.driver.start()
-        self.clock.advance(LEASE_SECONDS + 1)
-        assert await self.store.tasks.expire(limit=10, count_crashes=True) == 1
+        assert await self.driver.lapse() == 1
         assert await self.driver.renew(task) == [False]
 
     async def test_progress_travels_with_the_renewal(self) -> None:
@@ -102,8 +99,7 @@ class Expiring(Contract):
     async def test_a_lost_lease_counts_as_a_crash_and_is_an_event(self) -> None:
         task = await self.driver.start("w-7")
         await self.driver.begin(task)
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         found = await self.driver.load(task.id)
         assert (found.crashes, found.lapses, found.interrupted) == (1, 1, True)
         assert found.failures == 0
@@ -143,8 +139,7 @@ class Expiring(Contract):
     async def test_what_was_claimed_and_not_begun_is_not_counted(self) -> None:
         task = await self.driver.start()
         await self.driver.renew(task, progress=Progress(fraction=0.5, stage="one"))
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         found = await self.driver.load(task.id)
         assert (found.crashes, found.lapses) == (0, 1)
         event = await self.driver.last_event(task)
@@ -155,8 +150,7 @@ class Expiring(Contract):
         task = await self.driver.start()
         await self.driver.begin(task)
         task = await self.driver.finish_stage(task)
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         assert (await self.driver.load(task.id)).crashes == 0
         await self.driver.crash(await self.driver.take())
         assert (await self.driver.load(task.id)).crashes == 1
@@ -170,16 +164,14 @@ class Expiring(Contract):
         task = await self.driver.take()
         await self.driver.begin(task)
         task = await self.driver.commit(self.driver.decide_undo(task))
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         assert (await self.driver.load(task.id)).crashes == 0
 
     async def test_what_the_last_holder_had_begun_does_not_count_for_the_next(self) -> None:
         task = await self.driver.start()
         await self.driver.crash(task)
         await self.driver.take()
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         found = await self.driver.load(task.id)
         assert (found.crashes, found.lapses) == (1, 2)
 
@@ -200,8 +192,7 @@ class Expiring(Contract):
 
     async def test_the_next_holder_goes_on_at_the_checkpoint_with_a_higher_fence(self) -> None:
         task = await self.driver.start_past_stage("w-1", tenant="t")
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         (claimed,) = await self.driver.claim("w-2")
         assert claimed.task.id == task.id
         assert claimed.task.fence > task.fence
@@ -228,8 +219,7 @@ class Expiring(Contract):
     async def test_a_tenants_lock_goes_with_the_lease_and_its_line_stays(self) -> None:
         task = await self.driver.start(tenant="t")
         waiting = await self.driver.submit(tenant="t")
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.waiting) == (task.id, None, 1)
         assert await self.driver.claim_ids("w-2") == [task.id]
@@ -239,16 +229,14 @@ class Expiring(Contract):
         task = await self.driver.start_past_stage()
         await self.driver.ask(Command.ROLLBACK, await self.driver.suspend(task))
         task = await self.driver.commit(self.driver.decide_undo(await self.driver.take()))
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         found = await self.driver.take("w-2")
         assert (found.status, found.next_undo) == (Status.ROLLING_BACK, 0)
 
     async def test_progress_of_the_dead_is_cleared(self) -> None:
         task = await self.driver.start()
         await self.driver.renew(task, progress=Progress(fraction=0.5))
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         assert (await self.driver.detail(task)).progress is None
 
     async def test_a_task_taken_back_goes_before_those_that_have_not_run(self) -> None:

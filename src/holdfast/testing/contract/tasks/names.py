@@ -48,8 +48,7 @@ class Naming(Contract):
         assert (running.tenant, running.key, running.type) == (name, name, type_)
         assert (await self.driver.tenant(name)).locked_by == task.id
         running = await self.driver.finish_stage(running, "好", 数据="值")
-        checkpoint = await self.store.views.checkpoint(task.id)
-        assert checkpoint is not None
+        checkpoint = await self.driver.checkpoint(task)
         assert checkpoint.completed_stage_names == ("快照",)
         assert checkpoint.custom_data == {"数据": "值"}
         parked = await self.driver.suspend(running)
@@ -74,10 +73,8 @@ class Naming(Contract):
         assert (queue, type_) in {(move.queue, move.type) for move in moves}
 
     async def test_what_has_settled_goes_with_all_its_names(self) -> None:
-        task = await self.driver.complete(
-            await self.driver.start(
-                tenant="租户", key="钥匙", plan="计划", queue="队列", keep_seconds=1
-            )
+        task = await self.driver.run(
+            tenant="租户", key="钥匙", plan="计划", queue="队列", keep_seconds=1
         )
         self.clock.advance(2)
         assert await prune(self.driver, Kept.TASKS) == 1

@@ -12,7 +12,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import FailureKind, Task
 from holdfast.ports import Filter, OutageGroup
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver, beat
+from holdfast.testing.contract.drivers.store_driver import StoreDriver, beat
 
 ERROR = "holdfast.SinkUnavailable"
 A_DAY = 86_400.0
@@ -71,8 +71,7 @@ class Outages(Contract):
     async def test_a_lost_lease_ends_a_row(self) -> None:
         await outage(self.driver, await self.driver.start())
         await again(self.driver)
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         task = await outage(self.driver, await self.driver.take())
         assert (task.outages, task.outage_since) == (1, self.clock.now())
 
@@ -90,7 +89,7 @@ class Outages(Contract):
         assert (task.outages, task.outage_since) == (0, None)
 
     async def test_an_undo_has_a_row_too(self) -> None:
-        task = await self.driver.complete(await self.driver.start())
+        task = await self.driver.run()
         await self.driver.ask(Command.ROLLBACK, task)
         task, began = await self.driver.take(), self.clock.now()
         for number in range(1, 5):

@@ -57,8 +57,7 @@ class Requesting(Contract):
         assert not rested.pause_requested
         assert not rested.cancel_requested
         assert rested.last_completed == 0
-        checkpoint = await self.store.views.checkpoint(held.id)
-        assert checkpoint is not None
+        checkpoint = await self.driver.checkpoint(held)
         assert checkpoint.last_completed_stage_index == 0
         assert (await self.driver.events(held)).count("StageCompleted") == 1
 
@@ -97,8 +96,7 @@ class Requesting(Contract):
 
     async def test_a_request_outlives_the_worker_that_should_have_applied_it(self) -> None:
         task = await self.driver.ask(Command.CANCEL, await self.driver.start())
-        self.clock.advance(31)
-        await self.store.tasks.expire(limit=1, count_crashes=True)
+        await self.driver.lapse()
         task = await self.driver.take("w-2")
         assert task.cancel_requested
         task = await self.driver.commit(decide.boundary(task, now=self.clock.now()))
@@ -128,8 +126,7 @@ class Requesting(Contract):
             Command.CANCEL, await self.driver.fail(await self.driver.start())
         )
         assert (task.place, task.due) == (Place.SETTLED, None)
-        self.clock.advance(61)
-        assert (await self.store.tasks.promote(limit=10)).count == 0
+        assert (await self.driver.promote_after(61)).count == 0
 
     async def test_a_task_that_waits_for_its_retry_can_be_retried_now(self) -> None:
         task = await self.driver.ask(

@@ -5,70 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
-from holdfast.domain.task.state import Command
 from holdfast.ports import Store, Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver, patience
+from holdfast.testing.contract.drivers.store_driver import StoreDriver, patience
+from holdfast.testing.contract.drivers.ways import walk
 
 FOREVER_SECONDS = 3600.0  # by the test's clock, which stands still
 
 Act = Callable[[StoreDriver], Awaitable[object]]
 
 
-async def submit(driver: StoreDriver) -> None:
-    await driver.submit()
-
-
-async def release(driver: StoreDriver) -> None:
-    await driver.ask(Command.RELEASE, await driver.load(await held(driver)))
-
-
-async def held(driver: StoreDriver) -> str:
-    return (await driver.submit(held=True)).id
-
-
-async def give_back(driver: StoreDriver) -> None:
-    await driver.give_back(await driver.start())
-
-
-async def retry_later(driver: StoreDriver) -> None:
-    await driver.fail(await driver.start())
-
-
-async def come_due(driver: StoreDriver) -> None:
-    await driver.fail(await driver.start())
-    driver.clock.advance(60)
-    await driver.store.tasks.promote(limit=10)
-
-
-async def lose_a_lease(driver: StoreDriver) -> None:
-    await driver.start()
-    driver.clock.advance(LEASE_SECONDS + 1)
-    await driver.store.tasks.expire(limit=10, count_crashes=True)
-
-
-async def complete(driver: StoreDriver) -> None:
-    await driver.complete(await driver.start())
-
-
-async def suspend(driver: StoreDriver) -> None:
-    await driver.suspend(await driver.start())
-
-
-async def cancel(driver: StoreDriver) -> None:
-    await driver.ask(Command.CANCEL, await driver.submit())
-
-
-async def let_go(driver: StoreDriver) -> None:
-    await driver.complete(await driver.start(keep_seconds=0))
-
-
-READY: list[Act] = [submit, release, give_back, retry_later, come_due, lose_a_lease]
-RESTED: list[Act] = [complete, suspend, cancel, let_go]
-CASES = [(Topic.READY, act) for act in READY] + [(Topic.RESTED, act) for act in RESTED]
+WAYS = {
+    Topic.READY: ("submitted", "released", "given_back", "retrying", "due", "lapsed"),
+    Topic.RESTED: ("completed", "failed", "withdrawn"),
+}
+CASES = [
+    *(pytest.param(topic, partial(walk, way=way), id=way) for topic in WAYS for way in WAYS[topic]),
+    pytest.param(Topic.RESTED, partial(StoreDriver.run, keep_seconds=0), id="let_go"),
+]
 
 
 class Signalling(Contract):
@@ -106,7 +64,7 @@ class Signalling(Contract):
         first, second = await start_waiters(self.store, Topic.RESTED, number=2)
         first.cancel()
         await asyncio.wait([first])
-        await complete(self.driver)
+        await self.driver.run()
         async with patience():
             await second
 

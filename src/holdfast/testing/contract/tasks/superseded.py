@@ -11,7 +11,6 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Applied, MovedOn
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
-from holdfast.testing.contract.tasks.tenant_queue import pause
 
 RETURNS = [Command.RETRY, Command.ROLLBACK, Command.RESUME]
 
@@ -21,7 +20,7 @@ async def park(driver: StoreDriver, command: Command, **fields: Any) -> Task:
     defaults: dict[str, Any] = {"tenant": "t", "workflow": True, "hold": False}
     task = await driver.start(**(defaults | fields))
     if command is Command.RESUME:
-        return await pause(driver, task)
+        return await driver.pause(task)
     return await driver.suspend(task)
 
 
@@ -31,7 +30,7 @@ class MovingOn(Contract):
         self, command: Command
     ) -> None:
         task = await park(self.driver, command)
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.run(tenant="t")
         before = await self.driver.detail(task)
         assert await self.driver.apply(self.driver.request(command, task)) == MovedOn(task)
         assert await self.driver.detail(task) == before
@@ -40,7 +39,7 @@ class MovingOn(Contract):
     @pytest.mark.parametrize("command", RETURNS)
     async def test_forced_it_returns_and_its_holder_is_told(self, command: Command) -> None:
         task = await park(self.driver, command)
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.run(tenant="t")
         await self.driver.commit(self.driver.request(command, task, force=True))
         (claimed,) = await self.driver.claim()
         assert (claimed.task.id, claimed.moved_on) == (task.id, True)
@@ -68,15 +67,15 @@ class MovingOn(Contract):
 
     async def test_other_tenants_work_does_not_count(self) -> None:
         task = await park(self.driver, Command.RETRY)
-        await self.driver.complete(await self.driver.start(tenant="another"))
-        await self.driver.complete(await self.driver.start())
+        await self.driver.run(tenant="another")
+        await self.driver.run()
         assert isinstance(
             await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
         )
 
     async def test_a_one_stage_task_returns_over_anything(self) -> None:
         task = await park(self.driver, Command.RETRY, workflow=False)
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.run(tenant="t")
         assert isinstance(
             await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
         )
@@ -86,7 +85,7 @@ class MovingOn(Contract):
         waiting = await self.driver.submit(tenant="t", workflow=True)
         waiting = await self.driver.ask(Command.PAUSE, waiting)
         await self.driver.complete(running)
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.run(tenant="t")
         await self.driver.commit(self.driver.request(Command.RESUME, waiting))
         (claimed,) = await self.driver.claim()
         assert not claimed.moved_on
@@ -95,21 +94,20 @@ class MovingOn(Contract):
         task = await self.driver.fail(
             await self.driver.start(tenant="t", workflow=True, hold=False), retry_seconds=60
         )
-        await self.driver.complete(await self.driver.start(tenant="t"))
-        self.clock.advance(60)
-        await self.store.tasks.promote(limit=10)
+        await self.driver.run(tenant="t")
+        await self.driver.promote_after(60)
         (claimed,) = await self.driver.claim()
         assert (claimed.task.id, claimed.moved_on) == (task.id, True)
 
     async def test_a_completed_workflow_is_not_rolled_back_over_newer_work(self) -> None:
-        task = await self.driver.complete(await self.driver.start(tenant="t", workflow=True))
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        task = await self.driver.run(tenant="t", workflow=True)
+        await self.driver.run(tenant="t")
         assert await self.driver.apply(self.driver.request(Command.ROLLBACK, task)) == MovedOn(task)
         assert (await self.driver.load(task.id)).status is Status.COMPLETED
 
     async def test_having_returned_by_force_it_is_the_newest_again(self) -> None:
         task = await park(self.driver, Command.RETRY)
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        await self.driver.run(tenant="t")
         await self.driver.ask(Command.RETRY, task, force=True)
         task = await self.driver.suspend(await self.driver.take())
         assert isinstance(

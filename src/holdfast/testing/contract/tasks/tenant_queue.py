@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from holdfast.domain.task import decide
 from holdfast.domain.task.placement import Place
-from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import TenantView
@@ -18,41 +16,15 @@ from holdfast.testing.contract.drivers.store_driver import StoreDriver
 Rest = Callable[[StoreDriver, Task], Awaitable[Task]]
 
 
-async def pause(driver: StoreDriver, task: Task) -> Task:
-    asked = await driver.ask(Command.PAUSE, task)
-    return await driver.commit(decide.boundary(asked, now=driver.clock.now()))
-
-
-async def cancel(driver: StoreDriver, task: Task) -> Task:
-    asked = await driver.ask(Command.CANCEL, task)
-    return await driver.commit(decide.boundary(asked, now=driver.clock.now()))
-
-
-async def retry_later(driver: StoreDriver, task: Task) -> Task:
-    return await driver.fail(task, retry_seconds=60)
-
-
-async def fail(driver: StoreDriver, task: Task) -> Task:
-    return await driver.suspend(task)
-
-
-async def complete(driver: StoreDriver, task: Task) -> Task:
-    return await driver.complete(task)
-
-
-async def fail_to_roll_back(driver: StoreDriver, task: Task) -> Task:
-    await driver.ask(Command.ROLLBACK, await driver.suspend(task), force=True)
-    task = await driver.take()
-    failed = driver.failure(task, retry_seconds=None)
-    return await driver.commit(decide.undo_failed(task, failed, Retry(), now=driver.clock.now()))
-
-
 UNSETTLED: dict[Status, Rest] = {
-    Status.PAUSED: pause,
-    Status.RETRYING: retry_later,
-    Status.FAILED: fail,
+    Status.PAUSED: StoreDriver.pause,
+    Status.RETRYING: StoreDriver.fail,
+    Status.FAILED: StoreDriver.suspend,
 }
-SETTLED: dict[Status, Rest] = {Status.CANCELLED: cancel, Status.COMPLETED: complete}
+SETTLED: dict[Status, Rest] = {
+    Status.CANCELLED: StoreDriver.cancel,
+    Status.COMPLETED: StoreDriver.complete,
+}
 
 
 class TenantQueues(Contract):
@@ -123,7 +95,7 @@ class TenantQueues(Contract):
     async def test_a_failed_rollback_holds_its_line_closed(self) -> None:
         task = await self.driver.start_past_stage(tenant="t", hold=True)
         await self.driver.submit(tenant="t")
-        task = await fail_to_roll_back(self.driver, task)
+        task = await self.driver.fail_rollback(task)
         assert task.status is Status.ROLLBACK_FAILED
         assert await self.driver.claim_ids() == []
         await self.driver.ask(Command.DISCARD, task)
@@ -147,8 +119,7 @@ class TenantQueues(Contract):
         task = await self.driver.start(tenant="t", hold=True)
         await self.driver.submit(tenant="t")
         await self.driver.fail(task, retry_seconds=60)
-        self.clock.advance(60)
-        await self.store.tasks.promote(limit=10)
+        await self.driver.promote_after(60)
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_a_returning_task_goes_before_younger_ones(self) -> None:
@@ -156,8 +127,7 @@ class TenantQueues(Contract):
         ids = await self.driver.submit_many(3, tenant="t")
         await self.driver.fail(old, retry_seconds=60)
         running = await self.driver.take()
-        self.clock.advance(60)
-        await self.store.tasks.promote(limit=10)
+        await self.driver.promote_after(60)
         assert (await self.driver.load(old.id)).place is Place.LINE
         assert await self.driver.line("t", limit=10) == [old.id, *ids[1:]]
         await self.driver.complete(running)
@@ -264,16 +234,16 @@ class ActiveTask(Contract):
         assert (view.active, view.locked_by, view.fence) == (None, None, task.fence)
 
     async def test_settling_another_task_does_not_clear_the_active_one(self) -> None:
-        resting = await self.driver.suspend(await self.driver.start(tenant="t"))
+        resting = await self.driver.suspend_new(tenant="t")
         running = await self.driver.start(tenant="t")
         await self.driver.ask(Command.DISCARD, resting)
         view = await self.driver.tenant("t")
         assert (view.active, view.locked_by) == (running.id, running.id)
 
     async def test_what_still_rests_is_active_again_when_newer_work_has_settled(self) -> None:
-        older = await self.driver.suspend(await self.driver.start(tenant="t"))
-        resting = await self.driver.suspend(await self.driver.start(tenant="t"))
-        await self.driver.complete(await self.driver.start(tenant="t"))
+        older = await self.driver.suspend_new(tenant="t")
+        resting = await self.driver.suspend_new(tenant="t")
+        await self.driver.run(tenant="t")
         assert (await self.driver.tenant("t")).active == resting.id
         await self.driver.ask(Command.DISCARD, resting)
         assert (await self.driver.tenant("t")).active == older.id

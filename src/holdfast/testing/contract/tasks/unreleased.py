@@ -151,14 +151,14 @@ class RefusingToWait(Contract):
         assert (await self.driver.commit(unless_busy(self.driver, held))).place is Place.READY
 
     async def test_the_tenants_active_task_waits_for_nobody(self) -> None:
-        task = await self.driver.suspend(await self.driver.start(tenant="t", hold=True))
+        task = await self.driver.suspend_new(tenant="t", hold=True)
         await self.driver.submit(tenant="t")
         again = await self.driver.commit(unless_busy(self.driver, task, Command.RETRY))
         assert again.place is Place.READY
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_a_resting_task_is_not_set_going_behind_another(self) -> None:
-        task = await self.driver.suspend(await self.driver.start(tenant="t"))
+        task = await self.driver.suspend_new(tenant="t")
         running = await self.driver.start(tenant="t")
         retry = unless_busy(self.driver, task, Command.RETRY)
         await is_busy(self.driver, retry)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.placement import Place
-from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.state import Status
 from holdfast.domain.task.transition import Conflict, Existing, Inserted
 from holdfast.domain.trigger.trigger import (
     Changed,
@@ -23,6 +23,7 @@ from holdfast.ports import Topic
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import NO_LIMIT, StoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
+from holdfast.testing.contract.drivers.ways import walk
 from holdfast.testing.contract.tasks.signals import expect_signal
 
 Act = Callable[[TriggerDriver], Awaitable[object]]
@@ -202,7 +203,7 @@ class FiringUnless(Contract):
     async def test_a_change_is_refused_while_the_last_task_waits_or_runs(
         self, place: Place
     ) -> None:
-        last = await PLACED[place](self.driver)
+        last = await place_task(self.driver, place)
         assert (await self.driver.load(last)).place is place
         held = await self.triggers.start()
         change = self.triggers.decide_fire(held, unless_unfinished=last)
@@ -212,7 +213,7 @@ class FiringUnless(Contract):
     async def test_a_change_is_written_when_the_last_task_rests_or_is_gone(
         self, place: Place | None
     ) -> None:
-        last = await PLACED[place](self.driver)
+        last = await place_task(self.driver, place)
         held = await self.triggers.start()
         changed = await self.triggers.commit(
             self.triggers.decide_fire(held, unless_unfinished=last)
@@ -321,52 +322,25 @@ def fired_id(insertion: object) -> str:
     return insertion.task_id
 
 
-# Tasks, each in its place.
-
-
-async def held(driver: StoreDriver) -> str:
-    return (await driver.submit(held=True)).id
-
-
-async def ready(driver: StoreDriver) -> str:
-    return (await driver.submit()).id
-
-
-async def in_line(driver: StoreDriver) -> str:
-    await driver.submit(tenant="busy")
-    return (await driver.submit(tenant="busy")).id
-
-
-async def later(driver: StoreDriver) -> str:
-    return (await driver.fail(await driver.start())).id
-
-
-async def leased(driver: StoreDriver) -> str:
-    return (await driver.start()).id
-
-
-async def parked(driver: StoreDriver) -> str:
-    return (await driver.suspend(await driver.start())).id
-
-
-async def settled(driver: StoreDriver) -> str:
-    return (await driver.ask(Command.CANCEL, await driver.submit())).id
-
-
-async def gone(driver: StoreDriver) -> str:
-    return (await driver.complete(await driver.start(keep_seconds=0))).id
-
-
-PLACED: dict[Place | None, Callable[[StoreDriver], Awaitable[str]]] = {
-    Place.HELD: held,
-    Place.READY: ready,
-    Place.LINE: in_line,
-    Place.LATER: later,
-    Place.LEASED: leased,
-    Place.PARKED: parked,
-    Place.SETTLED: settled,
-    None: gone,
+PLACED = {
+    Place.HELD: "held",
+    Place.READY: "submitted",
+    Place.LATER: "retrying",
+    Place.LEASED: "running",
+    Place.PARKED: "failed",
+    Place.SETTLED: "withdrawn",
 }
+
+
+async def place_task(driver: StoreDriver, place: Place | None) -> str:
+    """Make a task in this place and return its id; without a place, it has gone."""
+    if place is None:
+        return (await driver.run(keep_seconds=0)).id
+    if place is Place.LINE:
+        await driver.submit(tenant="busy")
+        return (await driver.submit(tenant="busy")).id
+    return (await walk(driver, PLACED[place])).id
+
 
 # Writes of a time: what goes before it, and the write itself.
 

@@ -15,7 +15,7 @@ async def late(driver: StoreDriver) -> dict[Awaited, float]:
 
 class BeingLate(Contract):
     async def test_what_is_ready_or_at_rest_is_not_late(self) -> None:
-        await self.driver.suspend(await self.driver.start())
+        await self.driver.suspend_new()
         await self.driver.submit()
         self.clock.advance(3600)
         assert await late(self.driver) == {}

@@ -6,12 +6,10 @@ import asyncio
 from typing import Any
 
 from holdfast.domain.task import decide
-from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
 from holdfast.ports import BUCKETS, ErrorGroup, Moves, Store, Timings
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver
-from holdfast.testing.contract.tasks.tenant_queue import pause
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 
 SPANS = len(BUCKETS) + 1
 
@@ -85,7 +83,7 @@ class Observing(Contract):
 class CountingMoves(Contract):
     async def test_moves_are_counted_by_queue_and_type(self) -> None:
         for queue, type_ in (("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")):
-            await self.driver.complete(await self.driver.start(queue=queue, type=type_))
+            await self.driver.run(queue=queue, type=type_)
         wanted = [("a", "x", 2), ("a", "y", 1), ("b", "x", 1)]
         assert await count_moves(self.driver, Status.PENDING, Status.RUNNING) == wanted
         assert await count_moves(self.driver, Status.RUNNING, Status.COMPLETED) == wanted
@@ -118,12 +116,10 @@ class CountingMoves(Contract):
 
     async def test_the_stores_own_moves_are_counted_by_queue_and_type(self) -> None:
         await self.driver.start(queue="a", type="x")
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         assert await count_moves(self.driver, Status.RUNNING, Status.PENDING) == [("a", "x", 1)]
         await self.driver.fail(await self.driver.take(queues=("a",)), retry_seconds=60)
-        self.clock.advance(60)
-        await self.store.tasks.promote(limit=10)
+        await self.driver.promote_after(60)
         assert await count_moves(self.driver, Status.RETRYING, Status.PENDING) == [("a", "x", 1)]
 
 
@@ -151,8 +147,7 @@ class CountingHeld(Contract):
 
     async def test_a_lost_lease_is_a_lock_given_back(self) -> None:
         await self.driver.start(tenant="t")
-        self.clock.advance(LEASE_SECONDS + 1)
-        await self.store.tasks.expire(limit=10, count_crashes=True)
+        await self.driver.lapse()
         assert await self.locks() == 0
         await self.driver.take()
         assert await self.locks() == 1
@@ -163,7 +158,7 @@ class CountingHeld(Contract):
         assert await self.checkpoints() == 0
         running = await self.driver.start_past_stage(tenant="t")
         failed = await self.driver.suspend(await self.driver.start_past_stage())
-        await pause(self.driver, await self.driver.start_past_stage())
+        await self.driver.pause(await self.driver.start_past_stage())
         await self.driver.fail(await self.driver.start_past_stage())
         assert await self.checkpoints() == 4
         running = await self.driver.finish_stage(running)
@@ -208,7 +203,7 @@ class GroupingErrors(Contract):
         return [(error_of(group), group.count, group.newest.id) for group in found]
 
     async def test_where_nothing_is_suspended_there_are_no_groups(self) -> None:
-        await self.driver.complete(await self.driver.start())
+        await self.driver.run()
         assert await self.groups() == []
 
     async def test_suspended_tasks_are_grouped_the_most_frequent_first(self) -> None:
@@ -232,8 +227,8 @@ class GroupingErrors(Contract):
         assert await self.groups(limit=0) == []
 
     async def test_the_newest_is_told_with_its_whole_record(self) -> None:
-        await self.driver.suspend(await self.driver.start())
-        task = await self.driver.suspend(await self.driver.start(tenant="t", user={"a": 1}))
+        await self.driver.suspend_new()
+        task = await self.driver.suspend_new(tenant="t", user={"a": 1})
         (group,) = await self.store.views.error_groups(limit=10)
         assert task.failure is not None
         newest = await self.driver.load(group.newest.id)
@@ -250,8 +245,8 @@ class GroupingErrors(Contract):
 
     async def test_only_suspended_tasks_are_in_a_group(self) -> None:
         await self.driver.fail(await self.driver.start(), retry_seconds=60)
-        failed = await self.driver.suspend(await self.driver.start())
-        settled = await self.driver.suspend(await self.driver.start())
+        failed = await self.driver.suspend_new()
+        settled = await self.driver.suspend_new()
         await self.driver.ask(Command.DISCARD, settled)
         assert await self.groups() == [("ValueError", 1, failed.id)]
 
@@ -260,31 +255,30 @@ class GroupingErrors(Contract):
         await self.driver.ask(Command.ROLLBACK, task)
         assert await self.groups() == []
         task = await self.driver.take()
-        failed = self.driver.failure(task, retry_seconds=None, error="KeyError")
-        await self.driver.commit(decide.undo_failed(task, failed, Retry(), now=self.clock.now()))
+        await self.driver.fail_undo(task, error="KeyError")
         assert await self.groups() == [("KeyError", 1, task.id)]
 
     async def test_a_task_that_is_tried_again_leaves_its_group(self) -> None:
-        first = await self.driver.suspend(await self.driver.start())
-        second = await self.driver.suspend(await self.driver.start())
+        first = await self.driver.suspend_new()
+        second = await self.driver.suspend_new()
         await self.driver.ask(Command.RETRY, second)
         assert await self.groups() == [("ValueError", 1, first.id)]
         await self.driver.ask(Command.RETRY, first)
         assert await self.groups() == []
 
     async def test_a_task_that_fails_otherwise_changes_its_group(self) -> None:
-        task = await self.driver.suspend(await self.driver.start())
+        task = await self.driver.suspend_new()
         await self.driver.ask(Command.RETRY, task)
         await self.driver.suspend(await self.driver.take(), error="KeyError")
         assert await self.groups() == [("KeyError", 1, task.id)]
 
     async def test_a_failure_of_another_stage_is_another_cause(self) -> None:
-        await self.driver.suspend(await self.driver.start())
+        await self.driver.suspend_new()
         await self.driver.suspend(await self.driver.start_past_stage())
         assert [count for _, count, _ in await self.groups()] == [1, 1]
 
     async def test_a_task_held_back_while_it_is_suspended_stays_in_its_group(self) -> None:
-        task = await self.driver.suspend(await self.driver.start())
+        task = await self.driver.suspend_new()
         await self.driver.ask(Command.HOLD_BACK, task)
         assert await self.groups() == [("ValueError", 1, task.id)]
 

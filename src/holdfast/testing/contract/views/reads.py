@@ -48,7 +48,7 @@ class TaskFilters(Contract):
         assert await self.driver.find_ids(**(where | {field: "unknown"})) == []
 
     async def test_tasks_are_found_by_status(self) -> None:
-        failed = await self.driver.suspend(await self.driver.start())
+        failed = await self.driver.suspend_new()
         paused = await self.driver.ask(Command.PAUSE, await self.driver.submit())
         pending = await self.driver.submit()
         assert await self.driver.find_ids(statuses=(Status.FAILED,)) == [failed.id]
@@ -66,9 +66,9 @@ class TaskFilters(Contract):
         assert await self.driver.find_ids(statuses=(Status.RUNNING,)) == []
 
     async def test_tasks_are_found_by_what_went_wrong(self) -> None:
-        one = await self.driver.suspend(await self.driver.start(), error="TimeoutError")
-        two = await self.driver.suspend(await self.driver.start(), error="TimeoutError")
-        other = await self.driver.suspend(await self.driver.start(), error="KeyError")
+        one = await self.driver.suspend_new(error="TimeoutError")
+        two = await self.driver.suspend_new(error="TimeoutError")
+        other = await self.driver.suspend_new(error="KeyError")
         assert one.failure is not None
         assert other.failure is not None
         assert await self.driver.find_ids(error=one.failure.fingerprint) == [two.id, one.id]
@@ -107,7 +107,7 @@ class TaskReads(Contract):
         assert list(await self.store.views.load([])) == []
 
     async def test_a_peek_shows_how_a_task_stands(self) -> None:
-        task = await self.driver.suspend(await self.driver.start())
+        task = await self.driver.suspend_new()
         pending = await self.driver.submit()
         peeks = await self.store.views.peek([task.id, "unknown", pending.id])
         assert list(peeks) == [
@@ -145,9 +145,9 @@ class TaskReads(Contract):
 
 class QueueCounts(Contract):
     async def test_tasks_are_counted_by_status(self) -> None:
-        await self.driver.complete(await self.driver.start())
-        await self.driver.suspend(await self.driver.start())
-        await self.driver.suspend(await self.driver.start())
+        await self.driver.run()
+        await self.driver.suspend_new()
+        await self.driver.suspend_new()
         await self.driver.start()
         await self.driver.submit()
         by_status = (await self.store.views.stats()).by_status

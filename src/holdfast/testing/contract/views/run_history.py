@@ -14,8 +14,7 @@ from holdfast.domain.task.events import TaskStarted, name_of
 from holdfast.domain.task.state import SETTLED, Command, Status
 from holdfast.domain.task.task import Progress, Task
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver
-from holdfast.testing.contract.tasks.tenant_queue import cancel
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
 
 HALF = Progress(fraction=0.5, message="half", stage="one", at=1.0)
 
@@ -28,13 +27,9 @@ async def roll_back(driver: StoreDriver, task: Task) -> Task:
     return await driver.roll_back(await driver.suspend(task))
 
 
-async def complete(driver: StoreDriver, task: Task) -> Task:
-    return await driver.complete(task)
-
-
 WAYS: dict[str, Callable[[StoreDriver, Task], Awaitable[Task]]] = {
-    "completed": complete,
-    "cancelled at a boundary": cancel,
+    "completed": StoreDriver.complete,
+    "cancelled at a boundary": StoreDriver.cancel,
     "discarded": discard,
     "rolled back": roll_back,
 }
@@ -69,8 +64,7 @@ class Remembering(Contract):
 
     async def test_who_ran_it_last_stays_when_others_only_look_at_it(self) -> None:
         task = await self.driver.start("w-1", tenant="t")
-        self.clock.advance(LEASE_SECONDS + 1)
-        assert await self.store.tasks.expire(limit=10, count_crashes=True) == 1
+        assert await self.driver.lapse() == 1
         assert (await self.driver.load(task.id)).ran_by == "w-1"
         again = await self.driver.take("w-2")
         assert again.ran_by == "w-1"
@@ -80,7 +74,7 @@ class Remembering(Contract):
         assert (failed.status, failed.ran_by) == (Status.RETRYING, "w-3")
 
     async def test_what_has_settled_can_run_again_and_its_events_stay(self) -> None:
-        done = await self.driver.complete(await self.driver.start("w-1", stages=("only",)))
+        done = await self.driver.run("w-1", stages=("only",))
         events = (await self.driver.detail(done)).events
         back = await self.driver.roll_back(done)
         assert (back.status, back.ran_by) == (Status.ROLLED_BACK, "w-1")
@@ -115,6 +109,5 @@ class Remembering(Contract):
         assert at.utcoffset() is not None
         assert parked.failure is not None
         assert at.timestamp() == pytest.approx(parked.failure.at, abs=1e-6)
-        found = await self.store.views.checkpoint(task.id)
-        assert found is not None
+        found = await self.driver.checkpoint(task)
         assert [one.at for one in found.failure_history] == [at.timestamp()]
