@@ -10,6 +10,9 @@ from typing import ClassVar, Self
 import pytest
 import pytest_asyncio
 
+from holdfast.domain.plan.plan import Plan
+from holdfast.domain.task.task import Task
+from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
@@ -54,6 +57,21 @@ class Contract(Drivers, ABC):
             assert not findings, "\n".join(f"{f.invariant} {f.task_id} {f.says}" for f in findings)
         finally:
             await store.close()
+
+    @pytest_asyncio.fixture
+    async def task(self) -> Task:
+        """Return a task that a worker runs."""
+        return await self.driver.start()
+
+    @pytest_asyncio.fixture
+    async def plan(self) -> Plan:
+        """Return a plan that a driver of plans has claimed."""
+        return await self.plans.start()
+
+    @pytest_asyncio.fixture
+    async def leased(self) -> Trigger:
+        """Return a trigger that is due and that a scheduler has claimed."""
+        return await self.triggers.start()
 
     @asynccontextmanager
     async def open_again(self) -> AsyncIterator[Drivers]:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.audit import START, Anchor, Audit, AuditLink, first_break
-from holdfast.domain.plan.plan import PlanNext
+from holdfast.domain.plan.plan import Plan, PlanNext
 from holdfast.domain.task.operate import OperatorRequest, refusal
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By
@@ -60,6 +60,12 @@ async def cancel_one(driver: StoreDriver, tenant: str | None = None) -> str:
 
 async def cancel_many(driver: StoreDriver, number: int) -> list[str]:
     return [await cancel_one(driver, TENANTS[n % len(TENANTS)]) for n in range(number)]
+
+
+async def build_chain(driver: StoreDriver, number: int) -> list[AuditLink]:
+    """Add so many entries, seal them and return all links."""
+    await cancel_many(driver, number)
+    return await read_chain(driver.store)
 
 
 def build_refusal(driver: StoreDriver, about: str = "store", **fields: str) -> Audit:
@@ -143,8 +149,7 @@ class Chaining(Contract):
         await self.plans.expect_stale(await self.plans.request(plan, audit=entry))
         assert entries(await read_chain(self.store)) == [entry]
 
-    async def test_what_a_driver_tells_of_its_plan_is_in_the_chain(self) -> None:
-        plan = await self.plans.start()
+    async def test_what_a_driver_tells_of_its_plan_is_in_the_chain(self, plan: Plan) -> None:
         entry = self.plans.audit(plan, "pause")
         await self.plans.commit(await self.plans.decide(plan, next=PlanNext.LOOK, audit=entry))
         assert entries(await read_chain(self.store)) == [entry]
@@ -199,8 +204,7 @@ class Chaining(Contract):
         assert entry in entries(await read_chain(self.store))
 
     async def test_the_chain_is_read_page_by_page(self) -> None:
-        await cancel_many(self.driver, 7)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 7)
         assert await read_chain(self.store, limit=2) == links
         chain = await self.store.admin.chain(after=3, limit=2)
         assert (list(chain.links), chain.head) == (links[3:5], links[-1].anchor)
@@ -219,16 +223,13 @@ class Sealing(Contract):
         assert len(await read_chain(self.store)) == 7
 
     async def test_sealing_again_changes_nothing(self) -> None:
-        await cancel_many(self.driver, 5)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 5)
         assert await self.store.admin.seal(limit=ALL) == 0
         assert await read_chain(self.store) == links
 
     async def test_later_entries_hang_on_the_earlier_ones(self) -> None:
-        await cancel_many(self.driver, 3)
-        earlier = await read_chain(self.store)
-        await cancel_many(self.driver, 3)
-        links = await read_chain(self.store)
+        earlier = await build_chain(self.driver, 3)
+        links = await build_chain(self.driver, 3)
         assert links[:3] == earlier
         assert len(links) == 6
 
@@ -269,8 +270,7 @@ class Tampering(Contract):
     """The store's own links, changed by a hand that has no right to."""
 
     async def test_a_changed_entry_is_found(self) -> None:
-        await cancel_many(self.driver, 4)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 4)
         for at, link in enumerate(links):
             changed = replace(link, entry=replace(link.entry, by=By(actor="nobody")))
             broken = first_break(Anchor(), [*links[:at], changed, *links[at + 1 :]])
@@ -278,22 +278,19 @@ class Tampering(Contract):
             assert broken.seq == link.seq
 
     async def test_a_missing_entry_is_found(self) -> None:
-        await cancel_many(self.driver, 4)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 4)
         for at in range(len(links) - 1):
             assert first_break(Anchor(), links[:at] + links[at + 1 :]) is not None
 
     async def test_entries_that_changed_places_are_found(self) -> None:
-        await cancel_many(self.driver, 4)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 4)
         for one, other in pairwise(links):
             swapped = [replace(one, entry=other.entry), replace(other, entry=one.entry)]
             there = [*links[: one.seq - 1], *swapped, *links[other.seq :]]
             assert first_break(Anchor(), there) is not None
 
     async def test_a_missing_end_is_shown_by_the_head(self) -> None:
-        await cancel_many(self.driver, 4)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 4)
         assert (await self.store.admin.chain(limit=ALL)).head not in [
             one.anchor for one in links[:-1]
         ]
@@ -301,8 +298,7 @@ class Tampering(Contract):
 
 class PruningAudits(Contract):
     async def test_the_chain_hangs_on_what_was_cleaned_up_last(self) -> None:
-        await cancel_many(self.driver, 6)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 6)
         assert await prune(self.driver, Kept.AUDIT, older_than_seconds=2.5, dry_run=True) == 3
         assert await read_chain(self.store) == links
         assert await prune(self.driver, Kept.AUDIT, older_than_seconds=2.5) == 3
@@ -312,8 +308,7 @@ class PruningAudits(Contract):
         assert len(await self.store.admin.audits(limit=ALL)) == 3
 
     async def test_the_time_of_the_newest_that_is_gone_is_kept_with_the_base(self) -> None:
-        await cancel_many(self.driver, 6)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 6)
         assert (await self.store.admin.chain(limit=ALL)).base_at is None
         assert await prune(self.driver, Kept.AUDIT, limit=2, older_than_seconds=2.5) == 2
         assert (await self.store.admin.chain(limit=ALL)).base_at == links[1].entry.at
@@ -323,8 +318,7 @@ class PruningAudits(Contract):
         assert {link.odd for link in chain.links} == {""}
 
     async def test_no_more_than_the_limit_goes_at_once(self) -> None:
-        await cancel_many(self.driver, 5)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 5)
         self.clock.advance(10)
         assert await prune(self.driver, Kept.AUDIT, limit=2) == 2
         assert await read_chain(self.store) == links[2:]
@@ -338,14 +332,12 @@ class PruningAudits(Contract):
         assert await prune(self.driver, Kept.AUDIT) == 3
         chain = await self.store.admin.chain(limit=ALL)
         assert (chain.base, chain.head, chain.links) == (last.anchor, last.anchor, ())
-        await cancel_many(self.driver, 2)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 2)
         assert [link.seq for link in links] == [4, 5]
         assert first_break(last.anchor, links) is None
 
     async def test_links_asked_for_behind_a_cleaned_up_one_begin_with_the_oldest_kept(self) -> None:
-        await cancel_many(self.driver, 5)
-        links = await read_chain(self.store)
+        links = await build_chain(self.driver, 5)
         await prune(self.driver, Kept.AUDIT, older_than_seconds=1.5)
         assert list((await self.store.admin.chain(after=1, limit=1)).links) == [links[3]]
 

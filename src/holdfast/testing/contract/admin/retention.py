@@ -128,8 +128,7 @@ class Retention(Contract):
         task = await self.driver.run(keep_seconds=30 * A_DAY, key="k")
         self.clock.advance(60)
         assert await prune(self.driver, Kept.TASKS, ignore_keep=True) == 1
-        (peek,) = await self.store.views.peek([task.id])
-        assert peek is not None
+        peek = await self.driver.peek(task)
         assert peek.status is Status.COMPLETED
 
     async def test_what_is_pruned_leaves_the_counts_of_the_present(self) -> None:
@@ -156,8 +155,7 @@ class Tombstones(Contract):
         await self.driver.ask(Command.CANCEL, task)
         self.clock.advance(2)
         assert await prune(self.driver, Kept.TASKS) == 1
-        (peek,) = await self.store.views.peek([task.id])
-        assert peek is not None
+        peek = await self.driver.peek(task)
         assert peek.status in SETTLED
         assert peek.reason == "because"
 

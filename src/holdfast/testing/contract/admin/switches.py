@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command
-from holdfast.domain.task.task import By
+from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Conflict, Existing, Inserted, Shut
-from holdfast.domain.trigger.trigger import Changed, NoRoom
+from holdfast.domain.trigger.trigger import Changed, NoRoom, Trigger
 from holdfast.ports import Kept, Switch, SwitchSetting, Topic
 from holdfast.testing.contract.admin.retention import prune
 from holdfast.testing.contract.base import Contract
@@ -142,28 +142,28 @@ class PausedIntake(Contract):
         got = await self.driver.claim_ids()
         assert sorted(got) == sorted([held.id, failed.id, later.id, lost.id])
 
-    async def test_a_trigger_finds_no_room_while_the_intake_is_off(self) -> None:
-        held = await self.triggers.start()
+    async def test_a_trigger_finds_no_room_while_the_intake_is_off(self, leased: Trigger) -> None:
         await self.switches.off(INTAKE)
-        assert await self.triggers.expect_untouched(self.triggers.decide_fire(held)) == NoRoom(
+        assert await self.triggers.expect_untouched(self.triggers.decide_fire(leased)) == NoRoom(
             "default"
         )
         await self.switches.on(INTAKE)
-        assert isinstance(await self.triggers.apply(self.triggers.decide_fire(held)), Changed)
+        await self.triggers.commit(self.triggers.decide_fire(leased))
 
-    async def test_a_trigger_fires_into_all_of_its_queues_or_none(self) -> None:
-        held = await self.triggers.start()
+    async def test_a_trigger_fires_into_all_of_its_queues_or_none(self, leased: Trigger) -> None:
         await self.switches.off(INTAKE, "slow")
-        batch = [self.triggers.submission(held, key=f"{q}@1", queue=q) for q in ("default", "slow")]
-        assert await self.triggers.expect_untouched(self.triggers.change(held, *batch)) == NoRoom(
+        batch = [
+            self.triggers.submission(leased, key=f"{q}@1", queue=q) for q in ("default", "slow")
+        ]
+        assert await self.triggers.expect_untouched(self.triggers.change(leased, *batch)) == NoRoom(
             "slow"
         )
-        assert isinstance(await self.triggers.apply(self.triggers.change(held, batch[0])), Changed)
+        await self.triggers.commit(self.triggers.change(leased, batch[0]))
 
     async def test_a_trigger_is_changed_without_tasks_while_the_intake_is_off(self) -> None:
         held = await self.triggers.start()
         await self.switches.off(INTAKE)
-        assert isinstance(await self.triggers.apply(self.triggers.change(held)), Changed)
+        await self.triggers.commit(self.triggers.change(held))
 
     async def test_a_trigger_whose_task_is_there_moves_on_while_the_intake_is_off(self) -> None:
         held = await self.triggers.start()
@@ -214,8 +214,7 @@ class PausedClaiming(Contract):
         await self.switches.off(CLAIMING)
         assert await self.driver.claim_ids(request="r-1", limit=2) == first == ids[:2]
 
-    async def test_what_a_worker_lost_waits_while_claiming_is_off(self) -> None:
-        task = await self.driver.start()
+    async def test_what_a_worker_lost_waits_while_claiming_is_off(self, task: Task) -> None:
         await self.switches.off(CLAIMING)
         assert await self.driver.lapse() == 1
         assert await self.driver.claim_ids("w-2") == []

@@ -30,7 +30,7 @@ from holdfast.domain.task.transition import (
     Submission,
     Transition,
 )
-from holdfast.ports import Beat, Claimed, Detail, Due, Filter, Renewal, Store, TenantView
+from holdfast.ports import Beat, Claimed, Detail, Due, Filter, Peek, Renewal, Store, TenantView
 from holdfast.testing.clock import ManualClock
 
 STAGES = ("one", "two", "three")
@@ -343,6 +343,11 @@ class StoreDriver:
         checkpoint = await self.store.views.checkpoint(task.id)
         assert checkpoint is not None, task.id
         return checkpoint
+
+    async def peek(self, task: Task) -> Peek:
+        (peek,) = await self.store.views.peek([task.id])
+        assert peek is not None, task.id
+        return peek
 
     async def events(self, task: Task) -> list[str]:
         return [name_of(event) for event in (await self.detail(task)).events]

@@ -140,8 +140,8 @@ class TriggerDriver(RecordDriver[Trigger]):
         (outcome,) = await self.port.apply([change], depth_limit=depth_limit)
         return outcome
 
-    async def commit(self, change: TriggerChange) -> Changed:
-        outcome = await self.apply(change)
+    async def commit(self, change: TriggerChange, *, depth_limit: int = NO_LIMIT) -> Changed:
+        outcome = await self.apply(change, depth_limit=depth_limit)
         assert isinstance(outcome, Changed), f"{change.after.id}: {outcome}"
         return outcome
 

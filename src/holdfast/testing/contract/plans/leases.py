@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from holdfast.domain.plan.plan import PlanNext, PlanStatus
+from holdfast.domain.plan.plan import Plan, PlanNext, PlanStatus
 from holdfast.ports import Topic
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.plan_driver import (
@@ -28,8 +28,7 @@ class PlanClaiming(Contract):
         assert replace(plan, lease=None, fence=ready.fence) == ready
         assert await self.plans.load(plan) == plan
 
-    async def test_nobody_else_gets_a_plan_while_its_lease_lasts(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_nobody_else_gets_a_plan_while_its_lease_lasts(self, plan: Plan) -> None:
         self.clock.advance(LEASE_SECONDS - 1)
         assert await self.plans.claim_ids("d-2") == []
         assert await self.plans.claim_ids("d-1") == []
@@ -75,8 +74,7 @@ class PlanClaiming(Contract):
 
 
 class PlanHolding(Contract):
-    async def test_a_lease_that_is_renewed_goes_on(self) -> None:
-        plan = await self.plans.start()
+    async def test_a_lease_that_is_renewed_goes_on(self, plan: Plan) -> None:
         for _ in range(3):
             self.clock.advance(LEASE_SECONDS - 1)
             assert await self.plans.renew(plan)
@@ -85,8 +83,7 @@ class PlanHolding(Contract):
         assert lease_id(found) == lease_id(plan)
         assert replace(found, lease=plan.lease) == plan
 
-    async def test_a_lapsed_lease_is_taken_over_and_fences_rise(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_a_lapsed_lease_is_taken_over_and_fences_rise(self, plan: Plan) -> None:
         fences = [plan.fence]
         for owner in ("d-2", "d-3", "d-3"):
             self.clock.advance(LEASE_SECONDS)
@@ -118,15 +115,13 @@ class PlanHolding(Contract):
         await self.plans.drive(plan)
         assert await self.plans.claim_ids("d-2") == []
 
-    async def test_a_lease_that_is_not_there_is_not_renewed(self) -> None:
-        plan = await self.plans.start()
+    async def test_a_lease_that_is_not_there_is_not_renewed(self, plan: Plan) -> None:
         assert not await self.plans.port.renew(plan.id, "other", lease_seconds=30)
         assert not await self.plans.port.renew("unknown", lease_id(plan), lease_seconds=30)
         await self.plans.drive(plan, next=PlanNext.LOOK)
         assert not await self.plans.renew(plan)
 
-    async def test_a_change_under_a_lease_that_goes_on_renews_it(self) -> None:
-        plan = await self.plans.start()
+    async def test_a_change_under_a_lease_that_goes_on_renews_it(self, plan: Plan) -> None:
         self.clock.advance(LEASE_SECONDS - 1)
         after = await self.plans.commit(await self.plans.decide(plan), lease_seconds=50)
         assert (lease_id(after), after.fence) == (lease_id(plan), plan.fence)
@@ -134,8 +129,7 @@ class PlanHolding(Contract):
         self.clock.advance(49)
         assert await self.plans.claim_ids("d-2") == []
 
-    async def test_a_plan_put_down_is_looked_at_by_anybody_after_a_while(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_a_plan_put_down_is_looked_at_by_anybody_after_a_while(self, plan: Plan) -> None:
         after = await self.plans.drive(plan, next=PlanNext.LOOK, delay_seconds=5)
         assert (after.lease, after.fence) == (None, plan.fence)
         assert await self.plans.next_seconds() == 5
@@ -148,9 +142,8 @@ class PlanHolding(Contract):
         [(PlanNext.REST, PlanStatus.HALTED), (PlanNext.SETTLED, PlanStatus.COMPLETED)],
     )
     async def test_nobody_looks_at_a_plan_that_rests_or_has_settled(
-        self, next: PlanNext, status: PlanStatus
+        self, plan: Plan, next: PlanNext, status: PlanStatus
     ) -> None:
-        plan = await self.plans.start()
         after = await self.plans.drive(plan, next=next, status=status)
         assert after.lease is None
         assert not await self.plans.renew(plan)
@@ -175,8 +168,7 @@ class PlanHolding(Contract):
 class PlanRequests(Contract):
     """A person writes at once, also under the hands of the driver."""
 
-    async def test_a_persons_write_leaves_the_plan_with_its_driver(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_a_persons_write_leaves_the_plan_with_its_driver(self, plan: Plan) -> None:
         self.clock.advance(10)
         paused = await self.plans.ask(plan, status=PlanStatus.PAUSED, delay_seconds=0)
         assert (paused.lease, paused.fence) == (plan.lease, plan.fence)
@@ -210,15 +202,13 @@ class PlanRequests(Contract):
         await self.plans.ask(plan, status=PlanStatus.PAUSED)
         assert await self.plans.claim_ids("d-2") == [plan.id]
 
-    async def test_a_person_who_leaves_it_at_rest_takes_it_from_no_driver(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_a_person_who_leaves_it_at_rest_takes_it_from_no_driver(self, plan: Plan) -> None:
         await self.plans.ask(plan, next=PlanNext.REST, reason="note")
         assert await self.plans.renew(plan)
         self.clock.advance(LEASE_SECONDS)
         assert await self.plans.claim_ids("d-2") == [plan.id]
 
-    async def test_a_plan_settled_by_a_person_is_taken_from_its_driver(self) -> None:
-        plan = await self.plans.start()
+    async def test_a_plan_settled_by_a_person_is_taken_from_its_driver(self, plan: Plan) -> None:
         after = await self.plans.ask(plan, next=PlanNext.SETTLED, status=PlanStatus.CANCELLED)
         assert after.lease is None
         assert not await self.plans.renew(plan)

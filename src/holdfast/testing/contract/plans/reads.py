@@ -53,8 +53,7 @@ class PlanEvents(Contract):
         await self.plans.ask(plan, events=events)
         assert list(await self.plans.port.events(plan.id, limit=10, after_version=2)) == events
 
-    async def test_events_are_there_in_order_with_the_versions_they_made(self) -> None:
-        plan = await self.plans.start()
+    async def test_events_are_there_in_order_with_the_versions_they_made(self, plan: Plan) -> None:
         told = facts(plan, ev.PlanStarted, ev.WaveStarted, ev.PlanAdvanced)
         plan = await self.plans.drive(plan, events=told)
         last = facts(plan, ev.WaveEnded, ev.PlanCompleted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from holdfast.domain.plan.plan import PlanNext, PlanStatus
+from holdfast.domain.plan.plan import Plan, PlanNext, PlanStatus
 from holdfast.ports import Topic
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
@@ -13,8 +13,7 @@ from holdfast.testing.contract.tasks.signals import expect_signal
 
 
 class PlanWaking(Contract):
-    async def test_a_plan_that_rests_is_handed_out_when_it_is_woken(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_a_plan_that_rests_is_handed_out_when_it_is_woken(self, plan: Plan) -> None:
         rests = await self.plans.drive(plan, next=PlanNext.REST, status=PlanStatus.HALTED)
         async with expect_signal(self.store, Topic.DUE, waiters=0):
             await self.plans.port.wake([plan.id])
@@ -36,8 +35,7 @@ class PlanWaking(Contract):
         await self.plans.port.wake([first.id])
         assert await self.plans.claim_ids() == [first.id, second.id]
 
-    async def test_a_plan_that_is_driven_stays_with_its_driver(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_a_plan_that_is_driven_stays_with_its_driver(self, plan: Plan) -> None:
         self.clock.advance(10)
         async with expect_signal(self.store, Topic.DUE, waiters=0):
             await self.plans.port.wake([plan.id])
@@ -47,10 +45,9 @@ class PlanWaking(Contract):
 
     @pytest.mark.parametrize("next", [PlanNext.REST, PlanNext.LOOK])
     async def test_a_plan_woken_under_its_driver_is_looked_at_when_he_puts_it_down(
-        self, next: PlanNext
+        self, plan: Plan, next: PlanNext
     ) -> None:
         """The driver may have looked at the task before."""
-        plan = await self.plans.start("d-1")
         await self.plans.port.wake([plan.id])
         await self.plans.renew(plan)
         plan = await self.plans.drive(plan)
@@ -60,16 +57,14 @@ class PlanWaking(Contract):
         await self.plans.drive(plan, next=PlanNext.REST)
         assert await self.plans.next_seconds() is None
 
-    async def test_who_takes_over_looks_at_all_anyway(self) -> None:
-        plan = await self.plans.start("d-1")
+    async def test_who_takes_over_looks_at_all_anyway(self, plan: Plan) -> None:
         await self.plans.port.wake([plan.id])
         self.clock.advance(LEASE_SECONDS)
         plan = await self.plans.take_one("d-2")
         await self.plans.drive(plan, next=PlanNext.REST)
         assert await self.plans.next_seconds() is None
 
-    async def test_a_plan_that_has_settled_is_not_woken(self) -> None:
-        plan = await self.plans.start()
+    async def test_a_plan_that_has_settled_is_not_woken(self, plan: Plan) -> None:
         await self.plans.port.wake([plan.id])
         settled = await self.plans.drive(plan, status=PlanStatus.COMPLETED)
         assert await self.plans.next_seconds() is None

@@ -17,6 +17,7 @@ from holdfast.domain.plan.plan import (
     Member,
     MemberState,
     OnHalt,
+    Plan,
     PlanApplied,
     PlanNext,
     PlanStale,
@@ -169,8 +170,7 @@ class PlanWriting(Contract):
         plan = await self.plans.drive(await self.plans.start(), status=status)
         assert (await self.plans.load(plan)).status is status
 
-    async def test_a_change_to_another_version_of_a_plan_is_refused(self) -> None:
-        plan = await self.plans.start()
+    async def test_a_change_to_another_version_of_a_plan_is_refused(self, plan: Plan) -> None:
         for version in (plan.version - 1, plan.version + 1):
             other = replace(plan, version=version)
             entry = self.plans.audit(plan, "pause")
@@ -185,8 +185,7 @@ class PlanWriting(Contract):
         assert await self.plans.port.apply(change) == PlanStale(None)
         assert await self.plans.all_ids() == []
 
-    async def test_of_changes_to_one_version_of_a_plan_one_is_written(self) -> None:
-        plan = await self.plans.start()
+    async def test_of_changes_to_one_version_of_a_plan_one_is_written(self, plan: Plan) -> None:
         changes = [await self.plans.decide(plan, moves={n % 4: ADMITTED}) for n in range(4)]
         changes += [await self.plans.request(plan, reason=str(n)) for n in range(4)]
         outcomes = await asyncio.gather(*(self.plans.port.apply(change) for change in changes))
@@ -215,15 +214,13 @@ class PlanRepeats(Contract):
         assert len(await self.plans.port.events(plan.id, limit=10)) == 3
         assert len(await self.store.admin.audits(limit=10)) == 1
 
-    async def test_a_repeat_that_comes_too_late_is_refused(self) -> None:
-        plan = await self.plans.start()
+    async def test_a_repeat_that_comes_too_late_is_refused(self, plan: Plan) -> None:
         change = await self.plans.decide(plan, moves={1: ADMITTED})
         after = await self.plans.commit(change)
         later = await self.plans.drive(after, moves={1: COMPLETED})
         assert await self.plans.expect_stale(change) == later
 
-    async def test_another_request_is_no_repeat(self) -> None:
-        plan = await self.plans.start()
+    async def test_another_request_is_no_repeat(self, plan: Plan) -> None:
         first, second = await self.plans.decide(plan), await self.plans.decide(plan)
         await self.plans.commit(first)
         await self.plans.expect_stale(second)

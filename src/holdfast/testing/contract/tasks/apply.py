@@ -37,8 +37,7 @@ async def handed_back(task: Task, *, now: float) -> Transition:
 
 
 class Applying(Contract):
-    async def test_a_transition_writes_the_record_that_was_decided(self) -> None:
-        task = await self.driver.start()
+    async def test_a_transition_writes_the_record_that_was_decided(self, task: Task) -> None:
         transition = await self.driver.done(task)
         after = await self.driver.commit(transition)
         assert after == transition.after
@@ -78,10 +77,9 @@ class Applying(Contract):
 
     @pytest.mark.parametrize("stages", DEPLOYS, ids="-".join)
     async def test_the_stages_of_a_deploy_are_kept_from_the_first_write_on(
-        self, stages: tuple[str, ...]
+        self, task: Task, stages: tuple[str, ...]
     ) -> None:
         """The holder's code has other stages than the task was submitted with."""
-        task = await self.driver.start()
         newer = replace(task, stages=stages)
         task = await self.driver.commit(over(task, await self.driver.done(newer)))
         assert (await self.driver.load(task.id)).stages == task.stages == stages
@@ -128,8 +126,7 @@ class Applying(Contract):
         versions.append(task.version)
         assert versions == [1, 2, 3, 4, 5]
 
-    async def test_events_follow_the_versions_without_a_gap(self) -> None:
-        task = await self.driver.start()
+    async def test_events_follow_the_versions_without_a_gap(self, task: Task) -> None:
         task = await self.driver.finish_stage(task)
         task = await self.driver.fail(task)
         await self.driver.promote_after(60)
@@ -140,8 +137,7 @@ class Applying(Contract):
         assert sorted({event.version for event in events}) == list(range(1, task.version + 1))
         assert [event.version for event in events] == sorted(event.version for event in events)
 
-    async def test_a_write_over_another_version_is_stale(self) -> None:
-        task = await self.driver.start()
+    async def test_a_write_over_another_version_is_stale(self, task: Task) -> None:
         late = await self.driver.done(task)
         await self.driver.ask(Command.PAUSE, task)
         found = await self.driver.expect_stale(late)
@@ -155,8 +151,7 @@ class Applying(Contract):
         assert [type(outcome) for outcome in outcomes] == [Applied, Stale]
         assert (await self.driver.load(task.id)).status is Status.PENDING
 
-    async def test_a_write_with_another_lease_is_stale(self) -> None:
-        task = await self.driver.start()
+    async def test_a_write_with_another_lease_is_stale(self, task: Task) -> None:
         forged = replace(await self.driver.done(task), lease="somebody-else")
         await self.driver.expect_stale(forged)
         assert await self.driver.load(task.id) == task
@@ -244,8 +239,7 @@ class Applying(Contract):
         assert [event.version for event in events] == sorted(event.version for event in events)
         assert {event.version for event in events} == set(range(1, back.version + 1))
 
-    async def test_what_the_last_holder_said_is_not_the_next_ones(self) -> None:
-        task = await self.driver.start()
+    async def test_what_the_last_holder_said_is_not_the_next_ones(self, task: Task) -> None:
         await self.driver.renew(task, progress=Progress(fraction=0.5, at=1.0))
         await self.driver.give_back(task)
         assert (await self.driver.detail(await self.driver.take("w-2"))).progress is None
@@ -290,8 +284,7 @@ class Applying(Contract):
         assert (task.status, task.place) == (Status.ROLLED_BACK, Place.SETTLED)
         assert task.settled_at == self.clock.now()
 
-    async def test_a_change_that_could_not_be_read_back_is_refused(self) -> None:
-        task = await self.driver.start()
+    async def test_a_change_that_could_not_be_read_back_is_refused(self, task: Task) -> None:
         done = await self.driver.done(task)
         after = replace(done.after, reason="half a \ud800 pair")
         bad = replace(done, after=after)
@@ -331,8 +324,7 @@ class Repeats(Contract):
         assert all(isinstance(outcome, Applied) for outcome in outcomes)
         assert len((await self.driver.detail(transition.after)).events) == 4
 
-    async def test_a_repeat_is_known_after_further_transitions(self) -> None:
-        task = await self.driver.start()
+    async def test_a_repeat_is_known_after_further_transitions(self, task: Task) -> None:
         early = await self.driver.done(task)
         after = await self.driver.complete(await self.driver.commit(early))
         outcome = await self.driver.apply(early)

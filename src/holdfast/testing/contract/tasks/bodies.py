@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import decide
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import StageRecord
+from holdfast.domain.task.task import StageRecord, Task
 from holdfast.domain.task.transition import Stale
 from holdfast.testing.contract.base import Contract
 
@@ -126,8 +126,7 @@ class StoredCheckpoints(Contract):
         assert task.lease is not None
         assert (await self.driver.complete(task)).status is Status.COMPLETED
 
-    async def test_a_refused_write_leaves_no_checkpoint_behind(self) -> None:
-        task = await self.driver.start()
+    async def test_a_refused_write_leaves_no_checkpoint_behind(self, task: Task) -> None:
         late = await self.driver.done(task)
         await self.driver.ask(Command.PAUSE, task)
         await self.driver.expect_stale(late)
@@ -166,8 +165,7 @@ class StoredCheckpoints(Contract):
 
 
 class Results(Contract):
-    async def test_each_stage_leaves_one_result(self) -> None:
-        task = await self.driver.start()
+    async def test_each_stage_leaves_one_result(self, task: Task) -> None:
         for result in ({"id": 1}, [2], "three"):
             task = await self.driver.finish_stage(task, result)
         detail = await self.driver.detail(task)

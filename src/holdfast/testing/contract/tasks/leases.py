@@ -7,23 +7,21 @@ from msgspec.structs import replace
 from holdfast.domain.task.events import LeaseLost
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Lease, Progress
+from holdfast.domain.task.task import Lease, Progress, Task
 from holdfast.ports import Renewal
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, beat
 
 
 class Leasing(Contract):
-    async def test_a_renewed_lease_lasts_longer(self) -> None:
-        task = await self.driver.start()
+    async def test_a_renewed_lease_lasts_longer(self, task: Task) -> None:
         for _ in range(5):
             self.clock.advance(LEASE_SECONDS - 1)
             assert await self.driver.renew(task) == [True]
         assert await self.store.tasks.expire(limit=10, count_crashes=True) == 0
         assert (await self.driver.load(task.id)).status is Status.RUNNING
 
-    async def test_a_renewal_is_no_transition(self) -> None:
-        task = await self.driver.start()
+    async def test_a_renewal_is_no_transition(self, task: Task) -> None:
         events = await self.driver.events(task)
         self.clock.advance(10)
         await self.driver.renew(task)
@@ -41,8 +39,7 @@ class Leasing(Contract):
         await self.driver.complete(two)
         assert await self.driver.renew(one, two, three) == [True, False, True]
 
-    async def test_an_unknown_task_or_lease_is_not_renewed(self) -> None:
-        task = await self.driver.start()
+    async def test_an_unknown_task_or_lease_is_not_renewed(self, task: Task) -> None:
         batch = [
             Renewal(task_id="unknown", lease_id="x"),
             Renewal(task_id=task.id, lease_id="another"),
@@ -52,42 +49,36 @@ class Leasing(Contract):
             False,
         ]
 
-    async def test_a_lease_that_was_given_back_is_not_renewed(self) -> None:
-        task = await self.driver.start()
+    async def test_a_lease_that_was_given_back_is_not_renewed(self, task: Task) -> None:
         await self.driver.give_back(task)
         assert await self.driver.renew(task) == [False]
         await self.driver.take("w-2")
         assert await self.driver.renew(task) == [False]
 
-    async def test_a_lapsed_lease_that_was_taken_back_is_not_renewed(self) -> None:
-        task = await self.driver.start()
+    async def test_a_lapsed_lease_that_was_taken_back_is_not_renewed(self, task: Task) -> None:
         assert await self.driver.lapse() == 1
         assert await self.driver.renew(task) == [False]
 
-    async def test_progress_travels_with_the_renewal(self) -> None:
-        task = await self.driver.start()
+    async def test_progress_travels_with_the_renewal(self, task: Task) -> None:
         said = Progress(fraction=0.4, message="copying", stage="one", at=self.clock.now())
         await self.driver.renew(task, progress=said)
         assert (await self.driver.detail(task)).progress == said
         await self.driver.renew(task)
         assert (await self.driver.detail(task)).progress == said
 
-    async def test_progress_of_a_lost_lease_is_not_shown(self) -> None:
-        task = await self.driver.start()
+    async def test_progress_of_a_lost_lease_is_not_shown(self, task: Task) -> None:
         await self.driver.give_back(task)
         await self.driver.renew(task, progress=Progress(fraction=0.9))
         assert (await self.driver.detail(task)).progress is None
 
-    async def test_progress_ends_with_the_holding(self) -> None:
-        task = await self.driver.start()
+    async def test_progress_ends_with_the_holding(self, task: Task) -> None:
         await self.driver.renew(task, progress=Progress(fraction=0.9))
         await self.driver.give_back(task)
         assert (await self.driver.detail(task)).progress is None
 
 
 class Expiring(Contract):
-    async def test_a_lease_is_not_taken_back_before_it_has_lapsed(self) -> None:
-        task = await self.driver.start()
+    async def test_a_lease_is_not_taken_back_before_it_has_lapsed(self, task: Task) -> None:
         self.clock.advance(LEASE_SECONDS - 0.1)
         assert await self.store.tasks.expire(limit=10, count_crashes=True) == 0
         self.clock.advance(0.2)
@@ -136,8 +127,7 @@ class Expiring(Contract):
         task = await self.driver.finish_stage(task)
         assert (task.crashes, task.lapses, task.interrupted) == (0, 0, False)
 
-    async def test_what_was_claimed_and_not_begun_is_not_counted(self) -> None:
-        task = await self.driver.start()
+    async def test_what_was_claimed_and_not_begun_is_not_counted(self, task: Task) -> None:
         await self.driver.renew(task, progress=Progress(fraction=0.5, stage="one"))
         await self.driver.lapse()
         found = await self.driver.load(task.id)
@@ -146,8 +136,7 @@ class Expiring(Contract):
         assert isinstance(event, LeaseLost)
         assert not event.counted
 
-    async def test_the_stage_behind_a_commit_has_not_begun(self) -> None:
-        task = await self.driver.start()
+    async def test_the_stage_behind_a_commit_has_not_begun(self, task: Task) -> None:
         await self.driver.begin(task)
         task = await self.driver.finish_stage(task)
         await self.driver.lapse()
@@ -175,16 +164,14 @@ class Expiring(Contract):
         found = await self.driver.load(task.id)
         assert (found.crashes, found.lapses) == (1, 2)
 
-    async def test_a_suspects_crash_counts_only_if_it_ran_alone(self) -> None:
-        task = await self.driver.start()
+    async def test_a_suspects_crash_counts_only_if_it_ran_alone(self, task: Task) -> None:
         for alone, crashes in ((False, 1), (False, 2), (False, 2), (True, 3), (True, 4)):
             await self.driver.crash(task, alone=alone)
             task = await self.driver.take()
             assert task.crashes == crashes
         assert task.lapses == 5
 
-    async def test_from_how_many_crashes_on_it_has_to_be_alone_is_told(self) -> None:
-        task = await self.driver.start()
+    async def test_from_how_many_crashes_on_it_has_to_be_alone_is_told(self, task: Task) -> None:
         for alone_from, crashes in ((1, 1), (1, 1), (9, 2), (9, 3)):
             await self.driver.crash(task, alone_from=alone_from)
             task = await self.driver.take()
@@ -233,14 +220,12 @@ class Expiring(Contract):
         found = await self.driver.take("w-2")
         assert (found.status, found.next_undo) == (Status.ROLLING_BACK, 0)
 
-    async def test_progress_of_the_dead_is_cleared(self) -> None:
-        task = await self.driver.start()
+    async def test_progress_of_the_dead_is_cleared(self, task: Task) -> None:
         await self.driver.renew(task, progress=Progress(fraction=0.5))
         await self.driver.lapse()
         assert (await self.driver.detail(task)).progress is None
 
-    async def test_a_task_taken_back_goes_before_those_that_have_not_run(self) -> None:
-        task = await self.driver.start()
+    async def test_a_task_taken_back_goes_before_those_that_have_not_run(self, task: Task) -> None:
         younger = await self.driver.submit_many(3)
         self.clock.advance(LEASE_SECONDS)
         await self.store.tasks.expire(limit=10, count_crashes=True)

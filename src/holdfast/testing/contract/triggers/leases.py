@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.domain.trigger.trigger import LEASE, PENDING, TriggerStatus
+from holdfast.domain.trigger.trigger import LEASE, PENDING, Trigger, TriggerStatus
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
 from holdfast.testing.contract.drivers.trigger_driver import ids_of
@@ -70,30 +70,30 @@ class TriggerLeasing(Contract):
     async def test_a_lease_makes_a_trigger_its_owners(self) -> None:
         saved = await self.triggers.save()
         self.clock.advance(5)
-        held = await self.triggers.take(saved, "s-1")
-        assert held.status is LEASE[saved.status]
-        assert (held.owner, held.version) == ("s-1", saved.version + 1)
-        assert held.lease_until is not None
-        assert held.updated_at == self.clock.now()
-        assert (held.trigger_at, held.fire_time) == (saved.trigger_at, saved.fire_time)
-        assert (held.retry_count, held.request) == (0, saved.request)
-        assert await self.triggers.load(saved) == held
+        leased = await self.triggers.take(saved, "s-1")
+        assert leased.status is LEASE[saved.status]
+        assert (leased.owner, leased.version) == ("s-1", saved.version + 1)
+        assert leased.lease_until is not None
+        assert leased.updated_at == self.clock.now()
+        assert (leased.trigger_at, leased.fire_time) == (saved.trigger_at, saved.fire_time)
+        assert (leased.retry_count, leased.request) == (0, saved.request)
+        assert await self.triggers.load(saved) == leased
 
     async def test_what_is_due_is_handed_out_as_if_it_had_been_asked_for(self) -> None:
         saved = await self.triggers.save_due()
-        held = await self.triggers.take_one("s-1")
-        assert (held.status, held.owner) == (LEASE[saved.status], "s-1")
-        assert (held.version, held.retry_count) == (saved.version + 1, 0)
-        assert await self.triggers.load(saved) == held
+        leased = await self.triggers.take_one("s-1")
+        assert (leased.status, leased.owner) == (LEASE[saved.status], "s-1")
+        assert (leased.version, leased.retry_count) == (saved.version + 1, 0)
+        assert await self.triggers.load(saved) == leased
 
     async def test_nobody_else_gets_a_trigger_while_its_lease_lasts(self) -> None:
         trigger = await self.triggers.save_due()
-        held = await self.triggers.take(trigger, "s-1")
+        leased = await self.triggers.take(trigger, "s-1")
         self.clock.advance(LEASE_SECONDS - 1)
         assert await self.triggers.port.acquire_lease(trigger.id, "s-2") is None
         assert await self.triggers.claim_ids("s-2") == []
         assert await self.triggers.claim_ids("s-1") == []
-        assert await self.triggers.load(trigger) == held
+        assert await self.triggers.load(trigger) == leased
 
     async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(self) -> None:
         for _ in range(101):
@@ -123,20 +123,20 @@ class TriggerLeasing(Contract):
         await self.triggers.fire(again)
 
     async def test_a_lapsed_lease_is_taken_over_and_counts_as_a_failed_try(self) -> None:
-        held = await self.triggers.start("s-1")
+        leased = await self.triggers.start("s-1")
         self.clock.advance(LEASE_SECONDS)
         second = await self.triggers.take_one("s-2")
-        assert (second.id, second.owner) == (held.id, "s-2")
-        assert (second.version, second.retry_count) == (held.version + 1, 1)
+        assert (second.id, second.owner) == (leased.id, "s-2")
+        assert (second.version, second.retry_count) == (leased.version + 1, 1)
         self.clock.advance(LEASE_SECONDS)
         third = await self.triggers.take(second, "s-3")
         assert (third.owner, third.retry_count) == ("s-3", 2)
 
     async def test_what_was_left_behind_is_handed_out_whatever_its_time(self) -> None:
         """Nobody else would ever take it out of the hands of the one who is gone."""
-        held = await self.triggers.take(await self.triggers.save(due_in=1_000))
+        leased = await self.triggers.take(await self.triggers.save(due_in=1_000))
         self.clock.advance(LEASE_SECONDS)
-        assert await self.triggers.claim_ids("s-2") == [held.id]
+        assert await self.triggers.claim_ids("s-2") == [leased.id]
 
     async def test_a_holder_that_was_taken_over_cannot_write(self) -> None:
         zombie = await self.triggers.start("s-1")
@@ -148,30 +148,29 @@ class TriggerLeasing(Contract):
         assert len(await self.triggers.tasks()) == 1
 
     async def test_a_trigger_saved_anew_is_taken_from_its_holder(self) -> None:
-        held = await self.triggers.start("s-1", name="nightly")
+        leased = await self.triggers.start("s-1", name="nightly")
         anew = await self.triggers.save("nightly", due_in=50)
-        assert (anew.version, anew.owner) == (held.version + 1, None)
-        assert await self.triggers.expect_stale(self.triggers.decide_fire(held)) == anew
+        assert (anew.version, anew.owner) == (leased.version + 1, None)
+        assert await self.triggers.expect_stale(self.triggers.decide_fire(leased)) == anew
         assert await self.triggers.next_seconds() == 50
         taken = await self.triggers.take(anew, "s-2")
         assert (taken.owner, taken.retry_count) == ("s-2", 0)
 
     async def test_a_holder_whose_lease_has_lapsed_may_write_until_it_is_taken_over(self) -> None:
-        held = await self.triggers.start()
+        leased = await self.triggers.start()
         self.clock.advance(LEASE_SECONDS * 10)
-        await self.triggers.fire(held)
-        assert await self.triggers.claim_ids("s-2") == [held.id]  # its next time has come by now
+        await self.triggers.fire(leased)
+        assert await self.triggers.claim_ids("s-2") == [leased.id]  # its next time has come by now
 
-    async def test_what_is_given_back_is_free_at_once(self) -> None:
-        held = await self.triggers.start("s-1")
+    async def test_what_is_given_back_is_free_at_once(self, leased: Trigger) -> None:
         now = self.clock.now()
         put_off = self.triggers.change(
-            held, fire_time=held.fire_time, trigger_at=now, retry_count=1
+            leased, fire_time=leased.fire_time, trigger_at=now, retry_count=1
         )
         after = (await self.triggers.commit(put_off)).trigger
         assert (after.owner, after.lease_until, after.retry_count) == (None, None, 1)
         taken = await self.triggers.take_one("s-2")
-        assert (taken.id, taken.retry_count) == (held.id, 1)
+        assert (taken.id, taken.retry_count) == (leased.id, 1)
 
     @pytest.mark.parametrize("status", RESTING)
     async def test_what_waits_for_no_time_is_nobodys(self, status: TriggerStatus) -> None:
@@ -266,12 +265,12 @@ class TriggerTiming(Contract):
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
     async def test_a_jump_of_the_wall_clock_ends_no_lease(self, jump: float) -> None:
         trigger = await self.triggers.save(due_in=-100_000)
-        held = await self.triggers.take(trigger, "s-1")
+        leased = await self.triggers.take(trigger, "s-1")
         self.clock.jump(jump)
         self.clock.advance(LEASE_SECONDS - 1)
         assert await self.triggers.port.acquire_lease(trigger.id, "s-2") is None
         assert await self.triggers.next_seconds() == 1
-        assert await self.triggers.load(trigger) == held
+        assert await self.triggers.load(trigger) == leased
         self.clock.advance(1)
         assert await self.triggers.claim_ids("s-2") == [trigger.id]
 

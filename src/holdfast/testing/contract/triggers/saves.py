@@ -168,8 +168,8 @@ class TriggerCreating(Contract):
         change = self.triggers.change(self.triggers.build())
         created = (await self.triggers.commit(change)).trigger
         assert (await self.triggers.commit(change)).trigger == created
-        held = await self.triggers.take(created)
-        assert await self.triggers.expect_stale(change) == held
+        leased = await self.triggers.take(created)
+        assert await self.triggers.expect_stale(change) == leased
 
     async def test_of_those_who_create_it_at_once_one_does(self) -> None:
         changes = [
@@ -231,10 +231,10 @@ class TriggerRemoving(Contract):
 
     async def test_who_holds_a_removed_trigger_makes_no_task(self) -> None:
         await self.triggers.save_due()
-        held = await self.triggers.take_one()
-        await self.triggers.port.remove(held.id)
+        leased = await self.triggers.take_one()
+        await self.triggers.port.remove(leased.id)
         assert await self.triggers.expect_untouched(
-            self.triggers.decide_fire(held)
+            self.triggers.decide_fire(leased)
         ) == TriggerStale(None)
         self.clock.advance(31)
         assert await self.triggers.claim_ids("s-2") == []
@@ -299,11 +299,11 @@ class TriggerPaging(Contract):
 
     async def test_a_trigger_is_found_under_its_present_status_only(self) -> None:
         trigger = await self.triggers.save()
-        held = await self.triggers.take(trigger)
+        leased = await self.triggers.take(trigger)
         assert await self.triggers.all_ids(statuses=(TriggerStatus.PENDING,)) == []
-        assert await self.triggers.all_ids(statuses=(held.status,)) == [trigger.id]
-        await self.triggers.end(held)
-        assert await self.triggers.all_ids(statuses=(held.status,)) == []
+        assert await self.triggers.all_ids(statuses=(leased.status,)) == [trigger.id]
+        await self.triggers.end(leased)
+        assert await self.triggers.all_ids(statuses=(leased.status,)) == []
         assert await self.triggers.all_ids(statuses=(TriggerStatus.COMPLETED,)) == [trigger.id]
 
     async def test_pending_are_those_that_wait_for_a_time_or_are_worked_on(self) -> None:

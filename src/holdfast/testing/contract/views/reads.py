@@ -10,6 +10,7 @@ from holdfast.domain.task.events import name_of
 from holdfast.domain.task.operate import OperatorRequest, refusal
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
+from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Moves, Peek
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, beat
@@ -58,8 +59,7 @@ class TaskFilters(Contract):
         assert await self.driver.find_ids(statuses=(Status.PENDING,)) == [pending.id]
         assert await self.driver.find_ids(statuses=(Status.CANCELLED,)) == []
 
-    async def test_a_task_is_found_under_its_present_status_only(self) -> None:
-        task = await self.driver.start()
+    async def test_a_task_is_found_under_its_present_status_only(self, task: Task) -> None:
         assert await self.driver.find_ids(statuses=(Status.PENDING,)) == []
         assert await self.driver.find_ids(statuses=(Status.RUNNING,)) == [task.id]
         await self.driver.complete(task)
@@ -119,8 +119,7 @@ class TaskReads(Contract):
     async def test_a_peek_shows_the_result(self) -> None:
         task = await self.driver.start(stages=("only",))
         await self.driver.finish_stage(task, [1, 2])
-        (peek,) = await self.store.views.peek([task.id])
-        assert peek is not None
+        peek = await self.driver.peek(task)
         assert (peek.status, peek.result) == (Status.COMPLETED, b"[1,2]")
 
     async def test_the_detail_shows_all_that_belongs_to_a_task(self) -> None:

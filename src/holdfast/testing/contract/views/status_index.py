@@ -25,6 +25,5 @@ class Projecting(Contract):
             assert page.tasks == ((task,) if other is status else ()), other
         counted = (await self.store.views.stats()).by_status
         assert {present: number for present, number in counted.items() if number} == {status: 1}
-        (peek,) = await self.store.views.peek([task.id])
-        assert peek is not None
+        peek = await self.driver.peek(task)
         assert peek.status is status
