@@ -327,7 +327,7 @@ DEFECTS = (
         "src/holdfast/stores/memory/admin.py",
         "(t.id, t.ended_at, t.keep_seconds)",
         "(t.id, t.ended_at and t.created_at, t.keep_seconds)",
-        "contract/triggers/saves.py::TriggerKeeping::test_its_time_counts_from_its_end",
+        "contract/records.py::RecordContract::test_its_time_counts_from_its_end",
     ),
     Defect(
         "T7",

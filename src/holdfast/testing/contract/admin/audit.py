@@ -15,7 +15,6 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Stale
 from holdfast.ports import Kept, Store, Switch
-from holdfast.testing.contract.admin.retention import prune
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 
@@ -108,7 +107,7 @@ class Chaining(Contract):
         asked = self.driver.request(Command.CANCEL, task)
         await self.driver.commit(asked)
         await self.driver.commit(asked)
-        assert isinstance(await self.driver.apply(self.driver.request(Command.PAUSE, task)), Stale)
+        assert isinstance(await self.driver.apply_request(Command.PAUSE, task), Stale)
         assert entries(await read_chain(self.store)) == [asked.audit]
 
     async def test_what_the_engine_does_is_not_in_the_chain(self) -> None:
@@ -299,9 +298,9 @@ class Tampering(Contract):
 class PruningAudits(Contract):
     async def test_the_chain_hangs_on_what_was_cleaned_up_last(self) -> None:
         links = await build_chain(self.driver, 6)
-        assert await prune(self.driver, Kept.AUDIT, older_than_seconds=2.5, dry_run=True) == 3
+        assert await self.driver.prune(Kept.AUDIT, older_than_seconds=2.5, dry_run=True) == 3
         assert await read_chain(self.store) == links
-        assert await prune(self.driver, Kept.AUDIT, older_than_seconds=2.5) == 3
+        assert await self.driver.prune(Kept.AUDIT, older_than_seconds=2.5) == 3
         chain = await self.store.admin.chain(limit=ALL)
         assert (chain.base, chain.head) == (links[2].anchor, links[-1].anchor)
         assert await read_chain(self.store) == links[3:]
@@ -310,9 +309,9 @@ class PruningAudits(Contract):
     async def test_the_time_of_the_newest_that_is_gone_is_kept_with_the_base(self) -> None:
         links = await build_chain(self.driver, 6)
         assert (await self.store.admin.chain(limit=ALL)).base_at is None
-        assert await prune(self.driver, Kept.AUDIT, limit=2, older_than_seconds=2.5) == 2
+        assert await self.driver.prune(Kept.AUDIT, limit=2, older_than_seconds=2.5) == 2
         assert (await self.store.admin.chain(limit=ALL)).base_at == links[1].entry.at
-        assert await prune(self.driver, Kept.AUDIT, older_than_seconds=2.5) == 1
+        assert await self.driver.prune(Kept.AUDIT, older_than_seconds=2.5) == 1
         chain = await self.store.admin.chain(limit=ALL)
         assert (chain.base_at, chain.odd) == (links[2].entry.at, "")
         assert {link.odd for link in chain.links} == {""}
@@ -320,16 +319,16 @@ class PruningAudits(Contract):
     async def test_no_more_than_the_limit_goes_at_once(self) -> None:
         links = await build_chain(self.driver, 5)
         self.clock.advance(10)
-        assert await prune(self.driver, Kept.AUDIT, limit=2) == 2
+        assert await self.driver.prune(Kept.AUDIT, limit=2) == 2
         assert await read_chain(self.store) == links[2:]
-        assert [await prune(self.driver, Kept.AUDIT, limit=2) for _ in range(3)] == [2, 1, 0]
+        assert [await self.driver.prune(Kept.AUDIT, limit=2) for _ in range(3)] == [2, 1, 0]
         assert await read_chain(self.store) == []
 
     async def test_the_chain_goes_on_where_it_was_when_all_of_it_is_gone(self) -> None:
         await cancel_many(self.driver, 3)
         last = (await read_chain(self.store))[-1]
         self.clock.advance(10)
-        assert await prune(self.driver, Kept.AUDIT) == 3
+        assert await self.driver.prune(Kept.AUDIT) == 3
         chain = await self.store.admin.chain(limit=ALL)
         assert (chain.base, chain.head, chain.links) == (last.anchor, last.anchor, ())
         links = await build_chain(self.driver, 2)
@@ -338,13 +337,13 @@ class PruningAudits(Contract):
 
     async def test_links_asked_for_behind_a_cleaned_up_one_begin_with_the_oldest_kept(self) -> None:
         links = await build_chain(self.driver, 5)
-        await prune(self.driver, Kept.AUDIT, older_than_seconds=1.5)
+        await self.driver.prune(Kept.AUDIT, older_than_seconds=1.5)
         assert list((await self.store.admin.chain(after=1, limit=1)).links) == [links[3]]
 
     async def test_a_clean_up_before_the_sealing_breaks_nothing(self) -> None:
         ids = await cancel_many(self.driver, 8)
         await self.store.admin.seal(limit=2)
-        assert await prune(self.driver, Kept.AUDIT, older_than_seconds=3.5) == 4
+        assert await self.driver.prune(Kept.AUDIT, older_than_seconds=3.5) == 4
         links = await read_chain(self.store)
         assert sorted(link.entry.task_id for link in links) == sorted(ids[4:])
         ids += await cancel_many(self.driver, 2)

@@ -9,36 +9,18 @@ import pytest
 from holdfast.domain.task.state import SETTLED, Command, Status
 from holdfast.ports import Filter, Kept, Peek
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import StoreDriver, beat
+from holdfast.testing.contract.drivers.store_driver import beat
 
 A_DAY = 86_400.0
-
-
-async def prune(
-    driver: StoreDriver,
-    kind: Kept,
-    *,
-    older_than_seconds: float = 0.0,
-    limit: int = 100,
-    dry_run: bool = False,
-    ignore_keep: bool = False,
-) -> int:
-    return await driver.store.admin.prune(
-        kind,
-        older_than_seconds=older_than_seconds,
-        limit=limit,
-        dry_run=dry_run,
-        ignore_keep=ignore_keep,
-    )
 
 
 class Retention(Contract):
     async def test_a_settled_task_goes_when_its_time_is_over(self) -> None:
         task = await self.driver.run(keep_seconds=100)
         self.clock.advance(99)
-        assert await prune(self.driver, Kept.TASKS) == 0
+        assert await self.driver.prune(Kept.TASKS) == 0
         self.clock.advance(2)
-        assert await prune(self.driver, Kept.TASKS) == 1
+        assert await self.driver.prune(Kept.TASKS) == 1
         assert await self.store.views.load([task.id]) == [None]
         assert await self.store.views.detail(task.id) is None
         assert (await self.store.views.find(Filter(), limit=10)).tasks == ()
@@ -46,9 +28,9 @@ class Retention(Contract):
     async def test_the_age_asked_for_may_keep_it_longer(self) -> None:
         await self.driver.run(keep_seconds=10)
         self.clock.advance(60)
-        assert await prune(self.driver, Kept.TASKS, older_than_seconds=100) == 0
+        assert await self.driver.prune(Kept.TASKS, older_than_seconds=100) == 0
         self.clock.advance(60)
-        assert await prune(self.driver, Kept.TASKS, older_than_seconds=100) == 1
+        assert await self.driver.prune(Kept.TASKS, older_than_seconds=100) == 1
 
     async def test_its_time_counts_from_its_end(self) -> None:
         running = await self.driver.start(keep_seconds=100)
@@ -57,22 +39,22 @@ class Retention(Contract):
             await self.driver.renew(running)
         await self.driver.complete(running)
         self.clock.advance(99)
-        assert await prune(self.driver, Kept.TASKS) == 0
+        assert await self.driver.prune(Kept.TASKS) == 0
 
     async def test_a_dry_run_counts_and_deletes_nothing(self) -> None:
         for _ in range(3):
             await self.driver.run(keep_seconds=1)
         self.clock.advance(2)
-        assert await prune(self.driver, Kept.TASKS, dry_run=True) == 3
-        assert await prune(self.driver, Kept.TASKS, dry_run=True, limit=2) == 2
-        assert await prune(self.driver, Kept.TASKS) == 3
-        assert await prune(self.driver, Kept.TASKS, dry_run=True) == 0
+        assert await self.driver.prune(Kept.TASKS, dry_run=True) == 3
+        assert await self.driver.prune(Kept.TASKS, dry_run=True, limit=2) == 2
+        assert await self.driver.prune(Kept.TASKS) == 3
+        assert await self.driver.prune(Kept.TASKS, dry_run=True) == 0
 
     async def test_no_more_than_the_limit_goes_at_once(self) -> None:
         for _ in range(3):
             await self.driver.run(keep_seconds=1)
         self.clock.advance(2)
-        assert [await prune(self.driver, Kept.TASKS, limit=2) for _ in range(3)] == [2, 1, 0]
+        assert [await self.driver.prune(Kept.TASKS, limit=2) for _ in range(3)] == [2, 1, 0]
 
     @pytest.mark.parametrize("kind", list(Kept))
     async def test_nothing_unsettled_is_ever_trimmed(self, kind: Kept) -> None:
@@ -89,14 +71,14 @@ class Retention(Contract):
         assert not any(task.settled for task in tasks)
         before = [await self.driver.detail(task) for task in tasks]
         self.clock.advance(400 * A_DAY)
-        await prune(self.driver, kind)
+        await self.driver.prune(kind)
         assert [await self.driver.detail(task) for task in tasks] == before
 
     async def test_a_task_brought_back_from_its_end_is_not_trimmed(self) -> None:
         task = await self.driver.run(keep_seconds=1)
         await self.driver.ask(Command.ROLLBACK, task)
         self.clock.advance(400 * A_DAY)
-        assert await prune(self.driver, Kept.TASKS) == 0
+        assert await self.driver.prune(Kept.TASKS) == 0
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_told_to_it_goes_before_its_time_is_over_by_age_alone(self) -> None:
@@ -105,12 +87,12 @@ class Retention(Contract):
         young = await self.driver.run(keep_seconds=30 * A_DAY, tenant="t")
         self.clock.advance(60)
         asked: dict[str, Any] = {"older_than_seconds": 100.0, "ignore_keep": True}
-        assert await prune(self.driver, Kept.TASKS, older_than_seconds=100) == 0
-        assert await prune(self.driver, Kept.TASKS, dry_run=True, **asked) == 3
-        assert await prune(self.driver, Kept.TASKS, dry_run=True, limit=2, **asked) == 2
-        assert await prune(self.driver, Kept.TASKS, limit=2, **asked) == 2
-        assert await prune(self.driver, Kept.TASKS, **asked) == 1
-        assert await prune(self.driver, Kept.TASKS, **asked) == 0
+        assert await self.driver.prune(Kept.TASKS, older_than_seconds=100) == 0
+        assert await self.driver.prune(Kept.TASKS, dry_run=True, **asked) == 3
+        assert await self.driver.prune(Kept.TASKS, dry_run=True, limit=2, **asked) == 2
+        assert await self.driver.prune(Kept.TASKS, limit=2, **asked) == 2
+        assert await self.driver.prune(Kept.TASKS, **asked) == 1
+        assert await self.driver.prune(Kept.TASKS, **asked) == 0
         assert await self.store.views.load([task.id for task in old]) == [None] * 3
         assert await self.driver.load(young.id) == young
         assert await self.store.admin.doctor(fix=False, limit=10) == []
@@ -121,20 +103,20 @@ class Retention(Contract):
         before = (await self.store.views.find(Filter(), limit=100)).tasks
         self.clock.advance(400 * A_DAY)
         for kind in (Kept.TASKS, Kept.CHECKPOINTS, Kept.PLANS, Kept.TRIGGERS):
-            assert await prune(self.driver, kind, ignore_keep=True) == 0
+            assert await self.driver.prune(kind, ignore_keep=True) == 0
         assert (await self.store.views.find(Filter(), limit=100)).tasks == before
 
     async def test_its_key_is_known_though_it_went_before_its_time(self) -> None:
         task = await self.driver.run(keep_seconds=30 * A_DAY, key="k")
         self.clock.advance(60)
-        assert await prune(self.driver, Kept.TASKS, ignore_keep=True) == 1
+        assert await self.driver.prune(Kept.TASKS, ignore_keep=True) == 1
         peek = await self.driver.peek(task)
         assert peek.status is Status.COMPLETED
 
     async def test_what_is_pruned_leaves_the_counts_of_the_present(self) -> None:
         await self.driver.run(keep_seconds=1)
         self.clock.advance(2)
-        await prune(self.driver, Kept.TASKS)
+        await self.driver.prune(Kept.TASKS)
         stats = await self.store.views.stats()
         assert not any(stats.by_status.values())
         assert sum(move.count for move in stats.moves) == 2
@@ -154,7 +136,7 @@ class Tombstones(Contract):
         task = await self.driver.submit(keep_seconds=1)
         await self.driver.ask(Command.CANCEL, task)
         self.clock.advance(2)
-        assert await prune(self.driver, Kept.TASKS) == 1
+        assert await self.driver.prune(Kept.TASKS) == 1
         peek = await self.driver.peek(task)
         assert peek.status in SETTLED
         assert peek.reason == "because"
@@ -162,11 +144,11 @@ class Tombstones(Contract):
     async def test_tombstones_go_a_day_after_the_end(self) -> None:
         task = await self.driver.run(keep_seconds=0)
         self.clock.advance(A_DAY - 1)
-        assert await prune(self.driver, Kept.TOMBSTONES) == 0
+        assert await self.driver.prune(Kept.TOMBSTONES) == 0
         self.clock.advance(2)
-        assert await prune(self.driver, Kept.TOMBSTONES, dry_run=True) == 1
-        assert await prune(self.driver, Kept.TOMBSTONES) == 1
-        assert await prune(self.driver, Kept.TOMBSTONES) == 0
+        assert await self.driver.prune(Kept.TOMBSTONES, dry_run=True) == 1
+        assert await self.driver.prune(Kept.TOMBSTONES) == 1
+        assert await self.driver.prune(Kept.TOMBSTONES) == 0
         assert await self.store.views.peek([task.id]) == [None]
 
     async def test_a_tombstone_holds_nothing_of_its_tenant(self) -> None:
@@ -182,12 +164,12 @@ class OtherKinds(Contract):
         settled = await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.ask(Command.DISCARD, settled)
         self.clock.advance(50)
-        assert await prune(self.driver, Kept.CHECKPOINTS, older_than_seconds=100) == 0
+        assert await self.driver.prune(Kept.CHECKPOINTS, older_than_seconds=100) == 0
         self.clock.advance(51)
-        assert await prune(self.driver, Kept.CHECKPOINTS, older_than_seconds=100, dry_run=True) == 1
+        assert await self.driver.prune(Kept.CHECKPOINTS, older_than_seconds=100, dry_run=True) == 1
         assert await self.store.views.checkpoint(settled.id) is not None
-        assert await prune(self.driver, Kept.CHECKPOINTS, older_than_seconds=100) == 1
-        assert await prune(self.driver, Kept.CHECKPOINTS, older_than_seconds=100) == 0
+        assert await self.driver.prune(Kept.CHECKPOINTS, older_than_seconds=100) == 1
+        assert await self.driver.prune(Kept.CHECKPOINTS, older_than_seconds=100) == 0
         assert await self.store.views.checkpoint(settled.id) is None
         assert await self.store.views.checkpoint(failed.id) is not None
         assert len((await self.driver.detail(settled)).stages) == 1
@@ -198,7 +180,7 @@ class OtherKinds(Contract):
         task = await self.driver.suspend(await self.driver.start_past_stage(data={"order": "o-1"}))
         await self.driver.ask(Command.DISCARD, task)
         self.clock.advance(10)
-        assert await prune(self.driver, Kept.CHECKPOINTS) == 1
+        assert await self.driver.prune(Kept.CHECKPOINTS) == 1
         assert (await self.driver.detail(task)).data == b'{"order":"o-1"}'
         await self.driver.ask(Command.ROLLBACK, task)
         (claimed,) = await self.driver.claim()
@@ -213,7 +195,7 @@ class OtherKinds(Contract):
         await self.driver.fail_undo(task)
         await self.driver.ask(Command.DISCARD, task)
         self.clock.advance(10)
-        assert await prune(self.driver, Kept.CHECKPOINTS) == 1
+        assert await self.driver.prune(Kept.CHECKPOINTS) == 1
         assert newer is not None
         assert (await self.driver.detail(task)).data == newer
 
@@ -221,9 +203,9 @@ class OtherKinds(Contract):
         for _ in range(3):
             await self.driver.ask(Command.CANCEL, await self.driver.submit())
             self.clock.advance(10)
-        assert await prune(self.driver, Kept.AUDIT, older_than_seconds=15, dry_run=True) == 2
-        assert await prune(self.driver, Kept.AUDIT, older_than_seconds=15, limit=1) == 1
-        assert await prune(self.driver, Kept.AUDIT, older_than_seconds=15) == 1
+        assert await self.driver.prune(Kept.AUDIT, older_than_seconds=15, dry_run=True) == 2
+        assert await self.driver.prune(Kept.AUDIT, older_than_seconds=15, limit=1) == 1
+        assert await self.driver.prune(Kept.AUDIT, older_than_seconds=15) == 1
         (entry,) = await self.store.admin.audits(limit=10)
         assert entry.at == self.clock.now() - 10
 
@@ -231,7 +213,7 @@ class OtherKinds(Contract):
         await self.store.tasks.renew(beat("w-1"), [], lease_seconds=30)
         self.clock.advance(100)
         await self.store.tasks.renew(beat("w-2"), [], lease_seconds=30)
-        assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50, dry_run=True) == 1
-        assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50) == 1
+        assert await self.driver.prune(Kept.WORKERS, older_than_seconds=50, dry_run=True) == 1
+        assert await self.driver.prune(Kept.WORKERS, older_than_seconds=50) == 1
         (info,) = await self.store.views.workers(live_within_seconds=10)
         assert info.beat.worker == "w-2"

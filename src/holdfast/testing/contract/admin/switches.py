@@ -13,7 +13,6 @@ from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Conflict, Existing, Inserted, Shut
 from holdfast.domain.trigger.trigger import Changed, NoRoom, Trigger
 from holdfast.ports import Kept, Switch, SwitchSetting, Topic
-from holdfast.testing.contract.admin.retention import prune
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import (
     LEASE_SECONDS,
@@ -252,9 +251,9 @@ class WorkerDrains(Contract):
         self.clock.advance(100)
         await self.store.tasks.renew(beat("w-2"), [], lease_seconds=LEASE_SECONDS)
         await self.switches.off(DRAIN, "w-2")
-        assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50, dry_run=True) == 1
+        assert await self.driver.prune(Kept.WORKERS, older_than_seconds=50, dry_run=True) == 1
         assert await self.switches.names() == [(DRAIN, "w-1"), (DRAIN, "w-2")]
-        assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50) == 1
+        assert await self.driver.prune(Kept.WORKERS, older_than_seconds=50) == 1
         assert await self.switches.names() == [(DRAIN, "w-2")]
 
     async def test_a_drain_of_a_worker_that_had_left_before_is_cleaned_up(self) -> None:
@@ -262,7 +261,7 @@ class WorkerDrains(Contract):
         for switch, name in ((DRAIN, "w-1"), (DRAIN, "gone"), (INTAKE, "gone"), (CLAIMING, "gone")):
             await self.switches.off(switch, name)
         queues = [(CLAIMING, "gone"), (INTAKE, "gone")]
-        await prune(self.driver, Kept.WORKERS, older_than_seconds=50, dry_run=True)
+        await self.driver.prune(Kept.WORKERS, older_than_seconds=50, dry_run=True)
         assert await self.switches.names() == sorted([*queues, (DRAIN, "gone"), (DRAIN, "w-1")])
-        assert await prune(self.driver, Kept.WORKERS, older_than_seconds=50) == 0
+        assert await self.driver.prune(Kept.WORKERS, older_than_seconds=50) == 0
         assert await self.switches.names() == sorted([*queues, (DRAIN, "w-1")])

@@ -79,6 +79,9 @@ class PlanStoreDriver(RecordDriver[Plan]):
         await self.ready(**fields)
         return await self.take_one(owner)
 
+    async def create_due(self, seconds: float) -> Plan:
+        return await self.ready(delay_seconds=seconds)
+
     async def create_unsettled(self, **fields: Any) -> Plan:
         return await self.start(**fields)
 

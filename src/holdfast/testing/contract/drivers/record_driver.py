@@ -41,6 +41,19 @@ class RecordDriver(ABC, Generic[Record]):
     async def settle(self, record: Record) -> Record:
         """End the record."""
 
+    @abstractmethod
+    async def create_due(self, seconds: float) -> Record:
+        """Create a record that is due in so many seconds."""
+
+    @abstractmethod
+    async def all_ids(self, **where: Any) -> list[str]:
+        """Return the ids of all records, page by page."""
+
+    async def settle_after(self, seconds: float, **fields: Any) -> Record:
+        record = await self.create_unsettled(**fields)
+        self.clock.advance(seconds)
+        return await self.settle(record)
+
     async def create_settled(self, **fields: Any) -> Record:
         return await self.settle(await self.create_unsettled(**fields))
 

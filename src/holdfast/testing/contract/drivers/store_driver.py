@@ -30,7 +30,18 @@ from holdfast.domain.task.transition import (
     Submission,
     Transition,
 )
-from holdfast.ports import Beat, Claimed, Detail, Due, Filter, Peek, Renewal, Store, TenantView
+from holdfast.ports import (
+    Beat,
+    Claimed,
+    Detail,
+    Due,
+    Filter,
+    Kept,
+    Peek,
+    Renewal,
+    Store,
+    TenantView,
+)
 from holdfast.testing.clock import ManualClock
 
 STAGES = ("one", "two", "three")
@@ -102,6 +113,10 @@ class StoreDriver:
 
     async def insert(self, *batch: Submission, depth_limit: int = NO_LIMIT) -> Sequence[Insertion]:
         return await self.store.tasks.insert(batch, depth_limit=depth_limit)
+
+    async def insert_new(self, *, depth_limit: int = NO_LIMIT, **fields: Any) -> Insertion:
+        (answer,) = await self.insert(self.submission(**fields), depth_limit=depth_limit)
+        return answer
 
     async def submit(self, *, payload: object = None, held: bool = False, **fields: Any) -> Task:
         submission = self.submission(payload=payload, held=held, **fields)
@@ -236,6 +251,9 @@ class StoreDriver:
         (outcome,) = await self.store.tasks.apply([transition])
         return outcome
 
+    async def apply_request(self, command: Command, task: Task, **options: Any) -> Outcome:
+        return await self.apply(self.request(command, task, **options))
+
     async def commit(self, transition: Transition) -> Task:
         outcome = await self.apply(transition)
         assert isinstance(outcome, Applied), f"{transition.task_id}: {outcome}"
@@ -326,6 +344,10 @@ class StoreDriver:
         return decide.undone(
             task, had_undo=True, data={}, duration_seconds=0.5, now=self.clock.now()
         )
+
+    async def prune(self, kind: Kept, **terms: Any) -> int:
+        defaults = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
+        return await self.store.admin.prune(kind, **(defaults | terms))
 
     # -- read
 

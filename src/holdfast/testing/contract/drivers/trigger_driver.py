@@ -65,6 +65,9 @@ class TriggerDriver(RecordDriver[Trigger]):
     async def save_due(self, name: str | None = None, **fields: Any) -> Trigger:
         return await self.save(name, due_in=0.0, **fields)
 
+    async def create_due(self, seconds: float) -> Trigger:
+        return await self.save(due_in=seconds)
+
     async def create_unsettled(self, **fields: Any) -> Trigger:
         return await self.save(**fields)
 

@@ -9,6 +9,8 @@ by ``clock`` (see `holdfast.testing.contract`).
 
 from __future__ import annotations
 
+from holdfast.domain.plan.plan import Plan
+from holdfast.testing.contract.drivers.record_driver import RecordDriver
 from holdfast.testing.contract.durability import PlanDurability
 from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
 from holdfast.testing.contract.plans.leases import (
@@ -20,11 +22,13 @@ from holdfast.testing.contract.plans.leases import (
 from holdfast.testing.contract.plans.reads import PlanEvents, PlanKeeping, PlanPaging
 from holdfast.testing.contract.plans.wake import PlanWaking
 from holdfast.testing.contract.plans.writes import PlanCreating, PlanRepeats, PlanWriting
+from holdfast.testing.contract.records import RecordContract
 
 __all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
 
 
 class PlanStoreContract(
+    RecordContract,
     PlanCreating,
     PlanWriting,
     PlanRepeats,
@@ -39,6 +43,10 @@ class PlanStoreContract(
     PlanKeeping,
 ):
     """Derive a test class from it and implement ``open``."""
+
+    @property
+    def records(self) -> RecordDriver[Plan]:
+        return self.plans
 
 
 class DurablePlanStoreContract(PlanStoreContract, PlanDurability):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from msgspec.structs import replace
 
@@ -33,34 +31,6 @@ class PlanClaiming(Contract):
         assert await self.plans.claim_ids("d-2") == []
         assert await self.plans.claim_ids("d-1") == []
         assert await self.plans.load(plan) == plan
-
-    async def test_the_plan_that_waits_longest_is_handed_out_first(self) -> None:
-        made = {delay: await self.plans.ready(delay_seconds=delay) for delay in (3, 1, 4, 2)}
-        self.clock.advance(3)
-        ids = [made[delay].id for delay in (1, 2, 3)]
-        assert await self.plans.claim_ids(limit=2) == ids[:2]
-        assert await self.plans.claim_ids(limit=2) == ids[2:]
-        assert await self.plans.claim_ids(limit=2) == []
-
-    async def test_of_many_who_claim_at_once_one_gets_each_plan(self) -> None:
-        ids = sorted([(await self.plans.ready()).id for _ in range(12)])
-        claims = await asyncio.gather(*(self.plans.claim_ids(f"d-{n}", limit=5) for n in range(6)))
-        assert sorted(plan_id for claim in claims for plan_id in claim) == ids
-
-    async def test_a_claim_says_when_to_look_again(self) -> None:
-        assert await self.plans.next_seconds() is None
-        await self.plans.ready(delay_seconds=50)
-        await self.plans.ready(delay_seconds=40)
-        assert await self.plans.next_seconds() == 40
-        self.clock.advance(15)
-        assert await self.plans.next_seconds() == 25
-        await self.plans.ready()
-        assert (await self.plans.claim(lease_seconds=9)).next_seconds == 9
-
-    async def test_more_plans_than_the_limit_are_a_reason_to_look_at_once(self) -> None:
-        await self.plans.ready()
-        await self.plans.ready()
-        assert (await self.plans.claim(limit=1)).next_seconds == 0
 
     @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
     async def test_a_jump_of_the_wall_clock_moves_no_plan(self, jump: float) -> None:

@@ -135,45 +135,6 @@ class PlanKeeping(Contract):
         assert await self.plans.all_ids() == []
         assert await self.plans.prune() == 0
 
-    async def test_the_time_of_a_plan_counts_from_its_end(self) -> None:
-        plan = await self.plans.start(keep_seconds=100)
-        self.clock.advance(A_YEAR)
-        await self.plans.drive(plan, status=PlanStatus.CANCELLED)
-        self.clock.advance(99)
-        assert await self.plans.prune() == 0
-
-    async def test_the_age_asked_for_may_keep_a_plan_longer(self) -> None:
-        await self.plans.create_settled(keep_seconds=10)
-        self.clock.advance(60)
-        assert await self.plans.prune(older_than_seconds=100) == 0
-        self.clock.advance(60)
-        assert await self.plans.prune(older_than_seconds=100) == 1
-
-    async def test_told_to_a_settled_plan_goes_before_its_time_is_over(self) -> None:
-        for _ in range(2):
-            await self.plans.create_settled(keep_seconds=A_YEAR)
-        self.clock.advance(60)
-        assert await self.plans.prune(older_than_seconds=100, ignore_keep=True) == 0
-        assert await self.plans.prune(older_than_seconds=10) == 0
-        assert await self.plans.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
-        assert await self.plans.prune(older_than_seconds=10, ignore_keep=True) == 2
-        assert await self.plans.all_ids() == []
-
-    async def test_a_dry_run_counts_plans_and_the_limit_holds(self) -> None:
-        for _ in range(3):
-            await self.plans.create_settled(keep_seconds=1)
-        self.clock.advance(2)
-        assert [await self.plans.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
-        assert len(await self.plans.all_ids()) == 3
-        assert [await self.plans.prune(limit=2) for _ in range(3)] == [2, 1, 0]
-
-    async def test_settled_plans_are_counted_before_they_are_pruned(self) -> None:
-        await self.plans.create_settled(keep_seconds=1)
-        self.clock.advance(2)
-        assert await self.plans.prune(limit=9, dry_run=True) == 1
-        assert await self.plans.prune(limit=9) == 1
-        assert await self.plans.all_ids() == []
-
     @pytest.mark.parametrize("status", [s for s in PlanStatus if s not in SETTLED])
     async def test_no_unsettled_plan_is_ever_trimmed(self, status: PlanStatus) -> None:
         plan = await self.plans.start(keep_seconds=0)

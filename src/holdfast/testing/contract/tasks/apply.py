@@ -184,7 +184,7 @@ class Applying(Contract):
 
     async def test_a_write_to_an_unknown_task_is_stale(self) -> None:
         unknown = self.driver.submission().task
-        outcome = await self.driver.apply(self.driver.request(Command.CANCEL, unknown))
+        outcome = await self.driver.apply_request(Command.CANCEL, unknown)
         assert outcome == Stale(None)
 
     async def test_each_element_of_a_batch_is_judged_alone(self) -> None:
@@ -352,7 +352,7 @@ class Repeats(Contract):
         transition = await self.driver.done(task)
         await self.driver.commit(transition)
         self.clock.advance(2)
-        await self.store.admin.prune(Kept.TASKS, older_than_seconds=1, limit=10, dry_run=False)
+        await self.driver.prune(Kept.TASKS, older_than_seconds=1, limit=10)
         assert await self.store.views.load([task.id]) == [None]
         assert isinstance(await self.driver.apply(transition), Applied)
 

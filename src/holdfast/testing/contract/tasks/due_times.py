@@ -112,7 +112,5 @@ class Jumping(Contract):
     async def test_a_jump_of_the_wall_clock_forgets_no_worker(self) -> None:
         await self.driver.renew()
         self.clock.jump(A_YEAR)
-        pruned = await self.store.admin.prune(
-            Kept.WORKERS, older_than_seconds=60, limit=10, dry_run=False
-        )
+        pruned = await self.driver.prune(Kept.WORKERS, older_than_seconds=60, limit=10)
         assert pruned == 0

@@ -132,9 +132,7 @@ class FollowUpTasks(Contract):
         transition = with_follower(self.driver, await completes(self.driver))
         await self.driver.commit(transition)
         assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == [transition.follows[0].task.id]
-        assert await self.driver.insert(self.driver.submission(queue=FOLLOWERS)) == [
-            Shut(FOLLOWERS)
-        ]
+        assert await self.driver.insert_new(queue=FOLLOWERS) == Shut(FOLLOWERS)
 
     async def test_a_callback_is_kept_through_all_that_happens(self) -> None:
         url = "https://example.com/told"

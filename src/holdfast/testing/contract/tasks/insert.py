@@ -141,16 +141,12 @@ class Inserting(Contract):
         answers = await self.driver.insert(*batch, depth_limit=2)
         assert answers == [Inserted(batch[0].task.id), Inserted(batch[1].task.id), Full("default")]
         assert await self.store.views.load([batch[2].task.id]) == [None]
-        assert await self.driver.insert(self.driver.submission(queue="other"), depth_limit=2) != [
-            Full("other")
-        ]
+        assert await self.driver.insert_new(queue="other", depth_limit=2) != Full("other")
 
     async def test_waiting_in_a_line_or_for_a_time_counts_as_depth(self) -> None:
         await self.driver.fail(await self.driver.start())
         await self.driver.submit_many(2, tenant="t")
-        assert await self.driver.insert(self.driver.submission(), depth_limit=3) == [
-            Full("default")
-        ]
+        assert await self.driver.insert_new(depth_limit=3) == Full("default")
 
     async def test_what_runs_or_rests_or_is_held_leaves_room_in_the_queue(self) -> None:
         await self.driver.suspend_new()
@@ -168,9 +164,7 @@ class Inserting(Contract):
         assert answers == [Inserted(submission.task.id), Existing(submission.task.id)]
 
     async def test_a_submission_refused_by_a_full_queue_does_not_use_up_its_key(self) -> None:
-        assert await self.driver.insert(self.driver.submission(key="k"), depth_limit=0) == [
-            Full("default")
-        ]
+        assert await self.driver.insert_new(key="k", depth_limit=0) == Full("default")
         second = self.driver.submission(key="k", payload="other")
         assert await self.driver.insert(second) == [Inserted(second.task.id)]
 
@@ -201,15 +195,11 @@ class Inserting(Contract):
 class Keys(Contract):
     async def test_a_key_with_the_same_payload_finds_the_first_task(self) -> None:
         first = await self.driver.submit(key="k", payload=1)
-        assert await self.driver.insert(self.driver.submission(key="k", payload=1)) == [
-            Existing(first.id)
-        ]
+        assert await self.driver.insert_new(key="k", payload=1) == Existing(first.id)
 
     async def test_a_key_with_another_payload_is_a_conflict(self) -> None:
         first = await self.driver.submit(key="k", payload=1)
-        assert await self.driver.insert(self.driver.submission(key="k", payload=2)) == [
-            Conflict(first.id)
-        ]
+        assert await self.driver.insert_new(key="k", payload=2) == Conflict(first.id)
         assert await self.driver.claim_ids() == [first.id]
 
     async def test_a_key_with_another_type_is_a_conflict(self) -> None:
@@ -229,27 +219,21 @@ class Keys(Contract):
 
     async def test_a_settled_tasks_key_still_finds_it(self) -> None:
         task = await self.driver.run(key="k")
-        assert await self.driver.insert(self.driver.submission(key="k")) == [Existing(task.id)]
-        assert await self.driver.insert(self.driver.submission(key="k", payload=2)) == [
-            Conflict(task.id)
-        ]
+        assert await self.driver.insert_new(key="k") == Existing(task.id)
+        assert await self.driver.insert_new(key="k", payload=2) == Conflict(task.id)
 
     async def test_a_deleted_tasks_key_is_answered_by_its_tombstone(self) -> None:
         task = await self.driver.run(key="k", keep_seconds=0)
         assert await self.store.views.load([task.id]) == [None]
         self.clock.advance(A_DAY - 1)
-        assert await self.driver.insert(self.driver.submission(key="k")) == [Existing(task.id)]
-        assert await self.driver.insert(self.driver.submission(key="k", payload=2)) == [
-            Conflict(task.id)
-        ]
+        assert await self.driver.insert_new(key="k") == Existing(task.id)
+        assert await self.driver.insert_new(key="k", payload=2) == Conflict(task.id)
 
     async def test_a_pruned_tasks_key_is_answered_by_its_tombstone(self) -> None:
         task = await self.driver.run(key="k", keep_seconds=60)
         self.clock.advance(61)
-        assert await self.store.admin.prune(
-            Kept.TASKS, older_than_seconds=60, limit=10, dry_run=False
-        )
-        assert await self.driver.insert(self.driver.submission(key="k")) == [Existing(task.id)]
+        assert await self.driver.prune(Kept.TASKS, older_than_seconds=60, limit=10)
+        assert await self.driver.insert_new(key="k") == Existing(task.id)
 
     async def test_a_key_is_free_a_while_after_its_task_has_gone(self) -> None:
         await self.driver.run(key="k", keep_seconds=0)
@@ -260,9 +244,7 @@ class Keys(Contract):
     async def test_a_key_is_free_when_its_tombstone_was_cleaned_up(self) -> None:
         await self.driver.run(key="k", keep_seconds=0)
         self.clock.advance(A_DAY + 1)
-        pruned = await self.store.admin.prune(
-            Kept.TOMBSTONES, older_than_seconds=0, limit=10, dry_run=False
-        )
+        pruned = await self.driver.prune(Kept.TOMBSTONES, limit=10)
         assert pruned == 1
         second = self.driver.submission(key="k", payload=2)
         assert await self.driver.insert(second) == [Inserted(second.task.id)]
@@ -271,8 +253,8 @@ class Keys(Contract):
         await self.driver.run(key="k", keep_seconds=0)
         self.clock.advance(A_DAY + 1)
         second = await self.driver.submit(key="k")
-        await self.store.admin.prune(Kept.TOMBSTONES, older_than_seconds=0, limit=10, dry_run=False)
-        assert await self.driver.insert(self.driver.submission(key="k")) == [Existing(second.id)]
+        await self.driver.prune(Kept.TOMBSTONES, limit=10)
+        assert await self.driver.insert_new(key="k") == Existing(second.id)
 
     async def test_a_submission_sent_again_after_its_task_has_gone_is_not_run_again(self) -> None:
         submission = self.driver.submission(keep_seconds=0)

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.domain.audit import Audit
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.transition import Conflict, Existing
 from holdfast.ports import Filter, Kept, Switch, Timings
 from holdfast.ports.measures import BUCKETS
-from holdfast.testing.contract.admin.retention import prune
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import ASKER
 
 # Letters of three and of four bytes, marks above letters, from right to left, signs, the longest.
 NAMES = {
@@ -30,13 +27,8 @@ class Naming(Contract):
     @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
     async def test_a_task_is_found_by_names_in_any_script(self, name: str) -> None:
         type_, stages, queue = "工作流.升级", ("快照", "迁移", "核对"), "队列-1"
-        fields: dict[str, Any] = {
-            "type": type_,
-            "stages": stages,
-            "queue": queue,
-            "tenant": name,
-            "plan": "计划",
-        }
+        fields: dict[str, Any] = {"type": type_, "stages": stages, "queue": queue}
+        fields |= {"tenant": name, "plan": "计划"}
         task = await self.driver.submit(key=name, **fields)
         behind = await self.driver.submit(key=f"{name[:-1]}二", **fields)
         again = self.driver.submission(key=name, **fields)
@@ -73,32 +65,21 @@ class Naming(Contract):
         assert (queue, type_) in {(move.queue, move.type) for move in moves}
 
     async def test_what_has_settled_goes_with_all_its_names(self) -> None:
-        task = await self.driver.run(
-            tenant="租户", key="钥匙", plan="计划", queue="队列", keep_seconds=1
-        )
+        names: dict[str, Any] = {"tenant": "租户", "key": "钥匙", "queue": "队列"}
+        task = await self.driver.run(plan="计划", keep_seconds=1, **names)
         self.clock.advance(2)
-        assert await prune(self.driver, Kept.TASKS) == 1
-        assert await self.driver.insert(
-            self.driver.submission(tenant="租户", key="钥匙", queue="队列")
-        ) == [Existing(task.id)]
+        assert await self.driver.prune(Kept.TASKS) == 1
+        assert await self.driver.insert_new(**names) == Existing(task.id)
         self.clock.advance(2 * 86_400)
-        assert await prune(self.driver, Kept.TOMBSTONES) == 1
-        assert (await self.driver.submit(tenant="租户", key="钥匙", queue="队列")).id != task.id
+        assert await self.driver.prune(Kept.TOMBSTONES) == 1
+        assert (await self.driver.submit(**names)).id != task.id
 
     async def test_a_queue_of_any_name_can_be_paused_and_measured(self) -> None:
-        audit = Audit(
-            at=self.clock.now(),
-            by=ASKER,
-            command="pause claiming",
-            task_id="queue:队列",
-            before="on",
-            after="off",
-        )
-        await self.store.admin.set_switch(Switch.CLAIMING, "队列", on=False, audit=audit)
+        await self.switches.off(Switch.CLAIMING, "队列")
         await self.driver.submit(queue="队列")
         assert await self.driver.claim(queues=("队列",)) == []
         assert [one.name for one in await self.store.admin.switches()] == ["队列"]
-        await self.store.admin.set_switch(Switch.CLAIMING, "队列", on=True, audit=audit)
+        await self.switches.on(Switch.CLAIMING, "队列")
         assert len(await self.driver.claim(queues=("队列",))) == 1
         spans = (1, *[0] * len(BUCKETS))
         said = Timings(type="升级", stage="快照", outcome="done", counts=spans, total_seconds=0.5)

@@ -32,7 +32,7 @@ class MovingOn(Contract):
         task = await park(self.driver, command)
         await self.driver.run(tenant="t")
         before = await self.driver.detail(task)
-        assert await self.driver.apply(self.driver.request(command, task)) == MovedOn(task)
+        assert await self.driver.apply_request(command, task) == MovedOn(task)
         assert await self.driver.detail(task) == before
         assert list(await self.driver.claim()) == []
 
@@ -54,31 +54,23 @@ class MovingOn(Contract):
     async def test_newer_work_counts_from_its_start(self) -> None:
         task = await park(self.driver, Command.RETRY)
         await self.driver.start(tenant="t")
-        assert isinstance(
-            await self.driver.apply(self.driver.request(Command.RETRY, task)), MovedOn
-        )
+        assert isinstance(await self.driver.apply_request(Command.RETRY, task), MovedOn)
 
     async def test_newer_work_that_only_waits_does_not_count(self) -> None:
         task = await park(self.driver, Command.RETRY)
         await self.driver.submit(tenant="t")
-        assert isinstance(
-            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
-        )
+        assert isinstance(await self.driver.apply_request(Command.RETRY, task), Applied)
 
     async def test_other_tenants_work_does_not_count(self) -> None:
         task = await park(self.driver, Command.RETRY)
         await self.driver.run(tenant="another")
         await self.driver.run()
-        assert isinstance(
-            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
-        )
+        assert isinstance(await self.driver.apply_request(Command.RETRY, task), Applied)
 
     async def test_a_one_stage_task_returns_over_anything(self) -> None:
         task = await park(self.driver, Command.RETRY, workflow=False)
         await self.driver.run(tenant="t")
-        assert isinstance(
-            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
-        )
+        assert isinstance(await self.driver.apply_request(Command.RETRY, task), Applied)
 
     async def test_a_task_that_never_ran_has_nothing_to_be_moved_over(self) -> None:
         running = await self.driver.start(tenant="t")
@@ -102,7 +94,7 @@ class MovingOn(Contract):
     async def test_a_completed_workflow_is_not_rolled_back_over_newer_work(self) -> None:
         task = await self.driver.run(tenant="t", workflow=True)
         await self.driver.run(tenant="t")
-        assert await self.driver.apply(self.driver.request(Command.ROLLBACK, task)) == MovedOn(task)
+        assert await self.driver.apply_request(Command.ROLLBACK, task) == MovedOn(task)
         assert (await self.driver.load(task.id)).status is Status.COMPLETED
 
     async def test_having_returned_by_force_it_is_the_newest_again(self) -> None:
@@ -110,6 +102,4 @@ class MovingOn(Contract):
         await self.driver.run(tenant="t")
         await self.driver.ask(Command.RETRY, task, force=True)
         task = await self.driver.suspend(await self.driver.take())
-        assert isinstance(
-            await self.driver.apply(self.driver.request(Command.RETRY, task)), Applied
-        )
+        assert isinstance(await self.driver.apply_request(Command.RETRY, task), Applied)

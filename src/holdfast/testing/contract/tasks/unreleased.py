@@ -92,7 +92,7 @@ class UnreleasedTasks(Contract):
     async def test_of_a_release_and_a_holding_back_one_is_written(self) -> None:
         held = await self.driver.submit(held=True)
         commands = (Command.RELEASE, Command.HOLD_BACK)
-        writes = (self.driver.apply(self.driver.request(command, held)) for command in commands)
+        writes = (self.driver.apply_request(command, held) for command in commands)
         outcomes = await asyncio.gather(*writes)
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Applied", "Stale"]
         released = isinstance(outcomes[0], Applied)

@@ -16,7 +16,10 @@ has it as ``.triggers`` and the verbs of any store of tasks beside it (a class d
 
 from __future__ import annotations
 
+from holdfast.domain.trigger.trigger import Trigger
+from holdfast.testing.contract.drivers.record_driver import RecordDriver
 from holdfast.testing.contract.durability import TriggerDurability
+from holdfast.testing.contract.records import RecordContract
 from holdfast.testing.contract.triggers.changes import (
     Firing,
     FiringInOneStep,
@@ -41,6 +44,7 @@ __all__ = [
 
 
 class SeparateTriggerStoreContract(
+    RecordContract,
     TriggerSaving,
     TriggerCreating,
     TriggerRemoving,
@@ -54,7 +58,11 @@ class SeparateTriggerStoreContract(
     FiringUnless,
     TriggerSignals,
 ):
-    """The tasks are kept elsewhere."""
+    """The suite of a store of triggers whose tasks are kept elsewhere."""
+
+    @property
+    def records(self) -> RecordDriver[Trigger]:
+        return self.triggers
 
 
 class TriggerStoreContract(SeparateTriggerStoreContract, FiringInOneStep):

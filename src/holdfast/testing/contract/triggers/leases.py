@@ -179,20 +179,6 @@ class TriggerLeasing(Contract):
         assert await self.triggers.claim_ids() == []
         assert await self.triggers.load(trigger) == trigger
 
-    async def test_no_more_than_the_limit_is_handed_out_the_earliest_first(self) -> None:
-        saved = {due_in: await self.triggers.save(due_in=due_in) for due_in in (-1, -3, -2, 1)}
-        ids = [saved[due_in].id for due_in in (-3, -2, -1)]
-        assert await self.triggers.claim_ids(limit=2) == ids[:2]
-        assert await self.triggers.claim_ids(limit=2) == ids[2:]
-        assert await self.triggers.claim_ids(limit=2) == []
-
-    async def test_of_many_who_look_at_once_one_gets_each(self) -> None:
-        ids = sorted([(await self.triggers.save_due()).id for _ in range(20)])
-        looks = await asyncio.gather(
-            *(self.triggers.claim_ids(f"s-{n}", limit=7) for n in range(6))
-        )
-        assert sorted(trigger_id for look in looks for trigger_id in look) == ids
-
     async def test_of_many_who_ask_for_one_at_once_one_gets_it(self) -> None:
         trigger = await self.triggers.save_due()
         asked = (self.triggers.port.acquire_lease(trigger.id, f"s-{n}") for n in range(8))
@@ -211,19 +197,6 @@ class TriggerLeasing(Contract):
 
 
 class TriggerTiming(Contract):
-    async def test_a_look_says_when_to_look_again(self) -> None:
-        assert await self.triggers.next_seconds() is None
-        await self.triggers.save(due_in=90)
-        await self.triggers.save(due_in=60)
-        assert await self.triggers.next_seconds() == 60
-        self.clock.advance(20)
-        assert await self.triggers.next_seconds() == 40
-
-    async def test_more_than_the_limit_is_a_reason_to_look_at_once(self) -> None:
-        for due_in in (-2, -1):
-            await self.triggers.save(due_in=due_in)
-        assert (await self.triggers.claim(limit=1)).next_seconds == 0
-
     async def test_the_end_of_a_lease_is_a_time_to_look(self) -> None:
         await self.triggers.save_due()
         await self.triggers.save(due_in=500)

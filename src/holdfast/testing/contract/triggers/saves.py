@@ -335,46 +335,6 @@ class TriggerKeeping(Contract):
         assert await self.triggers.all_ids() == []
         assert await self.triggers.prune() == 0
 
-    async def test_its_time_counts_from_its_end(self) -> None:
-        trigger = await self.triggers.save(keep_seconds=100)
-        self.clock.advance(A_YEAR)
-        await self.triggers.end(trigger)
-        self.clock.advance(99)
-        assert await self.triggers.prune() == 0
-
-    async def test_the_age_asked_for_may_keep_a_trigger_longer(self) -> None:
-        await self.triggers.end(await self.triggers.save(keep_seconds=10))
-        self.clock.advance(60)
-        assert await self.triggers.prune(older_than_seconds=100) == 0
-        self.clock.advance(60)
-        assert await self.triggers.prune(older_than_seconds=100) == 1
-
-    async def test_told_to_an_ended_trigger_goes_before_its_time_is_over(self) -> None:
-        await self.triggers.save()
-        for _ in range(2):
-            await self.triggers.end(await self.triggers.save(keep_seconds=A_YEAR))
-        self.clock.advance(60)
-        assert await self.triggers.prune(older_than_seconds=100, ignore_keep=True) == 0
-        assert await self.triggers.prune(older_than_seconds=10) == 0
-        assert await self.triggers.prune(older_than_seconds=10, ignore_keep=True, dry_run=True) == 2
-        assert await self.triggers.prune(older_than_seconds=10, ignore_keep=True) == 2
-        assert len(await self.triggers.all_ids()) == 1
-
-    async def test_a_dry_run_counts_triggers_and_the_limit_holds(self) -> None:
-        for _ in range(3):
-            await self.triggers.end(await self.triggers.save(keep_seconds=1))
-        self.clock.advance(2)
-        assert [await self.triggers.prune(dry_run=True, limit=n) for n in (2, 9)] == [2, 3]
-        assert len(await self.triggers.all_ids()) == 3
-        assert [await self.triggers.prune(limit=2) for _ in range(3)] == [2, 1, 0]
-
-    async def test_ended_triggers_are_counted_before_they_are_pruned(self) -> None:
-        await self.triggers.end(await self.triggers.save(keep_seconds=1))
-        self.clock.advance(2)
-        assert await self.triggers.prune(limit=9, dry_run=True) == 1
-        assert await self.triggers.prune(limit=9) == 1
-        assert await self.triggers.all_ids() == []
-
     async def test_no_unfinished_trigger_is_ever_trimmed(self) -> None:
         saved = [
             await self.triggers.save(status=status, keep_seconds=0, due_in=2 * A_YEAR)
