@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,7 +29,8 @@ from holdfast.domain.task.history import HistoryStep
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import ChainVerdict, anchor_from
 from holdfast.engine.operations.transitions import TransitionPage
-from holdfast.insight.views.audit import missing_view
+from holdfast.insight.views.audit import BrokenView, MissingView, VerdictView, verdict_view
+from holdfast.insight.views.view import keys
 
 SEEN = 4  # columns, however narrow it is
 WORTH = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # for which ids are shortened
@@ -208,15 +209,16 @@ def _step_row(step: HistoryStep, now: float) -> dict[str, str]:
     }
 
 
-@audit.command()
+@audit.command(
+    epilog=f"JSON: {keys(VerdictView)}. loose: how many entries are not in the chain yet; base: "
+    "the link before the oldest that is kept; "
+    f"broken: null, or {keys(BrokenView)}; missing: null, or {keys(MissingView)}."
+)
 def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False) -> int:
     """Check the audit chain. Exit code 1: an entry was changed, added, moved or removed.
 
     Anyone who can write to the store can rewrite the whole chain. Note the head elsewhere from time
     to time: with --head, a rewritten or shortened chain is found, too.
-
-    JSON: holds, links, head, base (what the oldest link that is kept hangs on), loose (not in the
-    chain yet), broken (null, or: seq, says), missing (null, or: count, explained, says).
     """
     noted = anchor_from(head) if head is not None else None
 
@@ -231,7 +233,7 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
 
     verdict = run(context, walk)
     if json:
-        print_json(_verdict_view(verdict))
+        print_json(verdict_view(verdict))
     else:
         _print_verdict(verdict)
     return Exit.OK if verdict.holds else Exit.FAILED
@@ -255,16 +257,3 @@ def _print_verdict(verdict: ChainVerdict) -> None:
     )
     if verdict.holds:
         hint("note the head elsewhere; --head compares a later chain with it")
-
-
-def _verdict_view(verdict: ChainVerdict) -> dict[str, Any]:
-    broken, missing = verdict.broken, verdict.missing
-    return {
-        "holds": verdict.holds,
-        "links": verdict.links,
-        "head": auditing.format_link(verdict.head),
-        "base": auditing.format_link(verdict.base),
-        "loose": verdict.loose,
-        "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
-        "missing": missing_view(missing),
-    }

@@ -76,7 +76,7 @@ class MissingView(View):
     ]
 
 
-class ChainView(View):
+class ChainState(View):
     holds: Annotated[bool, Field(examples=[True])]
     links: Annotated[int, Field(examples=[1204])]
     base: Annotated[
@@ -91,9 +91,28 @@ class ChainView(View):
         ),
     ]
     loose: Annotated[int, Field(description="Written down, and not in the chain yet")]
+
+
+class ChainView(ChainState):
+    """The verdict on the chain, as the API answers it."""
+
     brokenAt: Annotated[int | None, Field(examples=[None])]
     says: Annotated[str | None, Field(examples=[None])]
     missing: Annotated[MissingView | None, Field(examples=[None])]
+
+
+class BrokenView(View):
+    """The first link that does not fit."""
+
+    seq: int
+    says: str
+
+
+class VerdictView(ChainState):
+    """The verdict on the chain, as `holdfast audit verify --json` prints it."""
+
+    broken: BrokenView | None
+    missing: MissingView | None
 
 
 def audit_view(entry: Audit, hide: Redactor) -> AuditView:
@@ -134,12 +153,27 @@ def missing_view(missing: Missing | None) -> MissingView | None:
 def chain_view(verdict: ChainVerdict) -> ChainView:
     broken = verdict.broken
     return {
+        **_state_view(verdict),
+        "brokenAt": broken.seq if broken else None,
+        "says": broken.says if broken else None,
+        "missing": missing_view(verdict.missing),
+    }
+
+
+def verdict_view(verdict: ChainVerdict) -> VerdictView:
+    broken = verdict.broken
+    return {
+        **_state_view(verdict),
+        "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
+        "missing": missing_view(verdict.missing),
+    }
+
+
+def _state_view(verdict: ChainVerdict) -> ChainState:
+    return {
         "holds": verdict.holds,
         "links": verdict.links,
         "base": auditing.format_link(verdict.base),
         "head": auditing.format_link(verdict.head),
         "loose": verdict.loose,
-        "brokenAt": broken.seq if broken else None,
-        "says": broken.says if broken else None,
-        "missing": missing_view(verdict.missing),
     }
