@@ -13,6 +13,7 @@ from holdfast.cli.loader import load_app_on
 from holdfast.cli.process.logs import log_warnings
 from holdfast.cli.session import check_is_shared, given_store
 from holdfast.domain.errors import InvalidInput, NotJson, SerialisationError, StoreUnavailable
+from holdfast.encoding.codec import Codec
 from holdfast.engine import Holdfast
 from holdfast.engine.declare import Submittable
 from holdfast.engine.store_url import store_from_url
@@ -28,14 +29,17 @@ def load_app_for(context: typer.Context, target: str) -> Holdfast:
 
 
 def run_on(
-    app: Holdfast, command: Callable[[Holdfast], Awaitable[T]], *, looks_only: bool = False
+    app: Holdfast, command: Callable[[Holdfast], Awaitable[T]], *, needs_store: bool = False
 ) -> T:
-    """Open the app, run the command on it, and close it."""
-    if looks_only or app.settings.store.startswith("memory:"):
-        url, namespace = app.settings.store, app.settings.namespace
-        check_is_shared(store_from_url(url, app.clock, namespace, must_exist=looks_only), url)
+    """Open the app, run the command on it, and close it.
 
-    async def whole() -> T:
+    A command that ``needs_store`` is refused where there is none, instead of creating one.
+    """
+    if needs_store or app.settings.store.startswith("memory:"):
+        url, namespace = app.settings.store, app.settings.namespace
+        check_is_shared(store_from_url(url, app.clock, namespace, must_exist=needs_store), url)
+
+    async def run_opened() -> T:
         async with app:
             if app.degraded:
                 raise StoreUnavailable(
@@ -43,24 +47,28 @@ def run_on(
                 )
             return await command(app)
 
-    return asyncio.run(whole())
+    return asyncio.run(run_opened())
 
 
-def type_of(app: Holdfast, name: str) -> Submittable[Any, Any]:
-    declared = app.registry.find(name)
+def load_submission(
+    context: typer.Context, app: str, type: str, payload: str
+) -> tuple[Holdfast, Submittable[Any, Any], Any]:
+    """Load the app, and return it with the task type of that name and the decoded payload."""
+    loaded = load_app_for(context, app)
+    declared = loaded.registry.find(type)
     if declared is None:
-        known = ", ".join(sorted(app.registry.names())) or "none"
-        raise InvalidInput(f"the app declares no task type {name!r}; it declares: {known}")
-    return Submittable(app, declared)
+        known = ", ".join(sorted(loaded.registry.names())) or "none"
+        raise InvalidInput(f"the app declares no task type {type!r}; it declares: {known}")
+    return loaded, Submittable(loaded, declared), _decode_payload(declared.payload, payload)
 
 
-def payload_of(target: Submittable[Any, Any], text: str) -> Any:
+def _decode_payload(codec: Codec[Any], text: str) -> Any:
     """Decode the payload by its type; the submission refuses a value that does not fit."""
     try:
         plain = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError) as error:
         raise NotJson("--payload", f"not JSON: {error}") from error
     try:
-        return target.declared.payload.decode(text.encode())
+        return codec.decode(text.encode())
     except SerialisationError:
         return plain

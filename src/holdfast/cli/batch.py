@@ -10,7 +10,6 @@ from rich.text import Text
 
 from holdfast.cli.exit_codes import Exit, exit_code, print_error
 from holdfast.cli.output.printer import hint, print_json, say, status_text, warn
-from holdfast.cli.output.task_json import asked_view
 from holdfast.cli.session import Session
 from holdfast.domain.errors import Refused
 from holdfast.domain.phrases import acts, count
@@ -22,9 +21,10 @@ from holdfast.engine.operations.expired_checkpoints import (
     looks_ahead,
     unknown_types,
 )
+from holdfast.insight.views.tasks import asked_view
 
-AT_ONCE = 100  # they share a commit
-NAMED = 10  # of thousands, the first
+AT_ONCE = 100  # tasks that share a commit
+NAMED = 10  # as many of thousands are named
 
 
 @dataclass(slots=True)
@@ -43,8 +43,10 @@ async def act(ids: Sequence[str], ask: Callable[[str], Awaitable[Task]]) -> Batc
     remaining tasks would fail, too.
     """
     report = BatchReport()
-    for page in _pages(list(dict.fromkeys(ids))):
-        answers = await asyncio.gather(*(_one(task_id, ask) for task_id in page))
+    unique = list(dict.fromkeys(ids))
+    for start in range(0, len(unique), AT_ONCE):
+        page = unique[start : start + AT_ONCE]
+        answers = await asyncio.gather(*(_task_or_refusal(task_id, ask) for task_id in page))
         for task_id, answer in zip(page, answers, strict=True):
             if isinstance(answer, Refused):
                 report.refused.append((task_id, answer))
@@ -60,8 +62,8 @@ async def act_onward(
     ahead = await judge_checkpoints(session, ids)  # before a worker discards the checkpoint
     report = await act(ids, ask)
     going = {task.id for task in report.done}
-    warn_of([one for one in ahead.outlooks if one.task_id in going])
-    report.code_unknown = code_unknown(session, [one for one in ahead.tasks if one.id in going])
+    warn_of([outlook for outlook in ahead.outlooks if outlook.task_id in going])
+    report.code_unknown = code_unknown(session, [task for task in ahead.tasks if task.id in going])
     return report
 
 
@@ -82,10 +84,10 @@ def hint_of_code(types: Sequence[str]) -> None:
 
 
 def warn_of(ahead: Sequence[Outlook]) -> None:
-    for one in ahead[:NAMED]:
-        warn(f"{one.task_id} {one.says}: {one.why}")
+    for outlook in ahead[:NAMED]:
+        warn(f"{outlook.task_id} {outlook.says}: {outlook.why}")
     if len(ahead) > NAMED:
-        over = sum(one.starts_over for one in ahead)
+        over = sum(outlook.starts_over for outlook in ahead)
         warn(f"{len(ahead)} tasks in all are affected; {over} of them start over")
 
 
@@ -98,15 +100,11 @@ def warn_of_starting_over(ahead: Forecast, number: int) -> None:
         warn(f"not all tasks were checked for starting over: {ahead.says}")
 
 
-async def _one(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:
+async def _task_or_refusal(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:
     try:
         return await ask(task_id)
     except Refused as error:
         return error
-
-
-def _pages(ids: list[str]) -> Iterable[list[str]]:
-    return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
 
 
 def print_report(report: BatchReport, *, json: bool, brief: bool = False) -> Exit:
@@ -114,7 +112,7 @@ def print_report(report: BatchReport, *, json: bool, brief: bool = False) -> Exi
     only.
     """
     if json:
-        print_json(_shape(report))
+        print_json(_view(report))
         return report.code
     for task in [] if brief else report.done:
         say(_line(task))
@@ -127,15 +125,15 @@ def print_report(report: BatchReport, *, json: bool, brief: bool = False) -> Exi
 
 
 def _line(task: Task) -> Text:
-    asked = ""
+    request = ""
     if task.cancel_requested:
-        asked = f"  cancel requested: {acts(task)}"
+        request = f"  cancel requested: {acts(task)}"
     elif task.pause_requested:
-        asked = f"  pause requested: {acts(task)}"
-    return Text(f"{task.id}  ") + status_text(task.status) + Text(asked)
+        request = f"  pause requested: {acts(task)}"
+    return Text(f"{task.id}  ") + status_text(task.status) + Text(request)
 
 
-def _shape(report: BatchReport) -> dict[str, object]:
+def _view(report: BatchReport) -> dict[str, object]:
     return {
         "done": [asked_view(task) for task in report.done],
         "refused": [

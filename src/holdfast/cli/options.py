@@ -1,14 +1,18 @@
-"""Several commands share these options, so that they read and mean the same."""
+"""The options that several commands share, so that they read and mean the same everywhere."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule
 from holdfast.domain.task.state import Status
 from holdfast.ports import Filter
 
@@ -48,10 +52,46 @@ Cursor = Annotated[
 Limit = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Show at most N.")]
 
 
-def filtered(
+FILTERS = {
+    "type": Type,
+    "tenant": Tenant,
+    "queue": Queue,
+    "plan": Plan,
+    "error": Error,
+    "older_than": OlderThan,
+    "newer_than": NewerThan,
+}
+Filters = dict[str, str | None]
+
+
+def with_filters(*chosen: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command an option for each filter named here, in place of its parameter ``filters``,
+    which receives the values of these options.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def call(*args: Any, **given: Any) -> Any:
+            return command(*args, filters={name: given.pop(name) for name in chosen}, **given)
+
+        options = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=FILTERS[name])
+            for name in chosen
+        ]
+        declared = signature(command, eval_str=True).parameters.values()
+        groups = (options if given.name == "filters" else [given] for given in declared)
+        parameters = [parameter for group in groups for parameter in group]
+        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {given.name: given.annotation for given in parameters}
+        return call
+
+    return decorate
+
+
+def task_filter(
     now: float,
     *,
-    statuses: tuple[Status, ...] = (),
+    statuses: Iterable[Status] = (),
     type: str | None = None,
     tenant: str | None = None,
     queue: str | None = None,
@@ -64,7 +104,7 @@ def filtered(
     nothing.
     """
     return Filter(
-        statuses=statuses,
+        statuses=tuple(statuses),
         type=names.check_any("task type", type),
         tenant=names.check_any("tenant", tenant),
         queue=names.check_any("queue", queue),
@@ -73,6 +113,18 @@ def filtered(
         updated_before=None if older_than is None else now - seconds(older_than),
         updated_after=None if newer_than is None else now - seconds(newer_than),
     )
+
+
+def halt_rule(option: str, text: str) -> HaltRule:
+    """Parse a share or a number of failures, as ``option`` takes it."""
+    try:
+        if text.endswith("%"):
+            return FailureRate(float(text.removesuffix("%")) / 100)
+        return FailureCount(int(text))
+    except ValueError:
+        raise InvalidInput(
+            f"{option} {text!r}: write a share such as 5%, or a number such as 3"
+        ) from None
 
 
 class WrongUsage(InvalidInput, stored_name="WrongUsage"):

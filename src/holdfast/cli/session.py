@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,14 +16,14 @@ from holdfast.cli.output import redaction
 from holdfast.cli.process.logs import log_warnings, without_warnings
 from holdfast.clock import SystemClock
 from holdfast.domain.audit import Audit
-from holdfast.domain.errors import InvalidSetting
+from holdfast.domain.errors import InvalidSetting, TaskNotFound
 from holdfast.domain.task.task import By
 from holdfast.engine import Holdfast
 from holdfast.engine.operations.control import Control
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.store_url import store_from_url
 from holdfast.engine.triggers.schedules import Schedules
-from holdfast.ports import Clock, Store
+from holdfast.ports import LIVE_LEASES, Clock, Detail, Store, WorkerInfo
 from holdfast.settings import Settings, load
 from holdfast.stores.memory import MemoryStore
 
@@ -35,20 +35,32 @@ class Session:
     app: Holdfast
     clock: Clock
     settings: Settings
-    control: Control  # as the person at this terminal, as are those below
+    control: Control  # in the name of the person at this terminal, as are the next two
     plans: Plans
     schedule: Schedules
 
-    def by(self, reason: str) -> By:
+    def operator(self, reason: str) -> By:
         actor, origin = person()
         return By(actor=actor, origin=origin, reason=reason)
+
+    async def load_workers(self) -> Sequence[WorkerInfo]:
+        """Load the workers that were seen recently, and whether each is alive."""
+        within = LIVE_LEASES * self.settings.lease
+        return await self.store.views.workers(live_within_seconds=within)
+
+    async def load_detail(self, task_id: str) -> Detail:
+        """Load everything about a task; raise TaskNotFound if there is none."""
+        detail = await self.store.views.detail(task_id)
+        if detail is None:
+            raise TaskNotFound(task_id)
+        return detail
 
     def act_on_store(self, command: str, outcome: str) -> Audit:
         """Return the audit entry of an action that concerns no single task."""
         return Audit(
             task_id="store",
             command=command,
-            by=self.by(""),
+            by=self.operator(""),
             at=self.now,
             before="",
             after=outcome,
@@ -65,8 +77,8 @@ class Session:
 
 def given_store(context: typer.Context) -> str | None:
     """Return the URL that `--store` gave."""
-    found = context.find_root().obj
-    return found if isinstance(found, str) else None
+    url = context.find_root().obj
+    return url if isinstance(url, str) else None
 
 
 def run(
@@ -75,22 +87,21 @@ def run(
     *,
     shows_settings: bool = False,
 ) -> T:
-    """Open the store, run the command, and close the store; ``shows_settings`` suppresses warnings
-    about them.
-    """
+    """Open the store, run the command, and close the store.
 
+    A command that ``shows_settings`` reports bad settings of the store itself, without warnings.
+    """
     log_warnings()
 
-    async def whole() -> T:
-        url = given_store(context)
-        async with opened(url, shows_settings=shows_settings) as session:
+    async def run_in_session() -> T:
+        async with open_session(given_store(context), shows_settings=shows_settings) as session:
             return await command(session)
 
-    return asyncio.run(whole())
+    return asyncio.run(run_in_session())
 
 
 @asynccontextmanager
-async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncIterator[Session]:
+async def open_session(url: str | None, *, shows_settings: bool = False) -> AsyncIterator[Session]:
     settings, clock = load(store=url, fallback="none"), SystemClock()
     store = store_from_url(
         settings.store,
@@ -98,7 +109,7 @@ async def opened(url: str | None, *, shows_settings: bool = False) -> AsyncItera
         settings.namespace,
         checkpoint_seconds=settings.checkpoint_ttl,
         lock_seconds=settings.tenant_lock,
-        must_exist=True,  # to look must not make a store where there is none
+        must_exist=True,  # reading must not create a store
     )
     check_is_shared(store, settings.store)
     with without_warnings() if shows_settings else nullcontext():

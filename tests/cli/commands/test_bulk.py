@@ -6,7 +6,6 @@ import json
 import pytest
 
 from holdfast.cli.exit_codes import Exit
-from holdfast.domain.plan.plan import FailureCount, FailureRate
 from holdfast.domain.task.state import Status
 from tests.support.cli.world import BROKEN, App, World
 
@@ -146,13 +145,6 @@ def test_what_makes_no_sense_is_refused_in_one_line(world: World, options: tuple
     refused = world.cli("bulk", "start", "resume", *filters, *options)
     assert refused.exit_code == Exit.INVALID
     assert len(refused.stderr.splitlines()) == 1
-
-
-def test_a_threshold_is_a_share_or_a_number(world: World) -> None:
-    from holdfast.cli.commands.bulk import _rule
-
-    assert _rule("20%") == FailureRate(0.2)
-    assert _rule("5") == FailureCount(5)
 
 
 def test_one_that_is_not_there_is_not_found(world: World) -> None:

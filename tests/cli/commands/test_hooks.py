@@ -155,7 +155,7 @@ def test_a_probe_that_nobody_has_taken_in_time_says_so(
     world.send()
     told = world.cli("hooks", "test", "ops")
     assert told.exit_code == Exit.FAILED
-    assert "no worker has taken it" in told.output
+    assert "no worker has claimed it" in told.output
 
 
 def test_a_hook_that_is_not_there_is_named(world: World, path: Path) -> None:

@@ -18,12 +18,12 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from holdfast.cli.commands.plan_create import halt_rule
+from holdfast.cli.commands import plans as plan_commands
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.output import plan_view, plan_watch
+from holdfast.cli.output import plan_view
+from holdfast.cli.output.watch import POLL_SECONDS
 from holdfast.cli.session import Session
-from holdfast.domain.errors import InvalidInput
-from holdfast.domain.plan.plan import FailureCount, FailureRate, MemberState, Plan, PlanStatus
+from holdfast.domain.plan.plan import MemberState, Plan, PlanStatus
 from holdfast.domain.task.state import Status
 from holdfast.engine.plans.handle import PlanInfo, info
 from holdfast.testing.clock import ManualClock
@@ -246,7 +246,7 @@ def test_watch_says_a_line_for_each_change_and_ends_when_the_plan_rests(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work = threading.Thread(target=world.work_until_plan_rests, args=("up-7",))
-    looks = plan_watch.poll_plan
+    looks = plan_commands.poll_plan
 
     async def looks_with_a_worker(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
         async for told in looks(session, plan_id):
@@ -254,8 +254,8 @@ def test_watch_says_a_line_for_each_change_and_ends_when_the_plan_rests(
             if at_work.ident is None:  # who begins before the first look may have ended by then
                 at_work.start()
 
-    monkeypatch.setattr(plan_watch, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(plan_watch, "poll_plan", looks_with_a_worker)
+    monkeypatch.setattr(plan_commands, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(plan_commands, "poll_plan", looks_with_a_worker)
     world.plan("up-7", ONE_BROKEN, waves=("2", "50%", "100%"), max_concurrency=2)
     result = world.cli("plans", "watch", "up-7")
     at_work.join()
@@ -300,13 +300,13 @@ class Busy:
 async def test_watch_looks_once_a_second_at_most_however_fast_the_plan_moves() -> None:
     store, clock = Busy(), ManualClock()
     session = cast(Session, SimpleNamespace(store=store, clock=clock, now=clock.now()))
-    looks = plan_watch.poll_plan(session, "up-7")
+    looks = plan_commands.poll_plan(session, "up-7")
     await anext(looks)
     following = asyncio.ensure_future(cast(Any, anext(looks)))
     for _ in range(20):
         await asyncio.sleep(0)
     assert store.looks == 1
-    clock.advance(plan_watch.LOOK_SECONDS)
+    clock.advance(POLL_SECONDS)
     await following
     assert store.looks == 2
 
@@ -474,13 +474,6 @@ def test_a_tenant_twice_needs_a_word(world: World, app_name: str) -> None:
 def test_a_store_in_memory_takes_no_plan(world: World, app_name: str, tenants: str) -> None:
     result = world.cli("--store", "memory://", *creating(app_name, tenants))
     assert result.exit_code == Exit.INVALID
-
-
-def test_halt_rules_as_people_write_them() -> None:
-    assert halt_rule("5%") == FailureRate(0.05)
-    assert halt_rule("3") == FailureCount(3)
-    with pytest.raises(InvalidInput):
-        halt_rule("%")
 
 
 def test_the_tasks_of_a_plan_are_listed(world: World) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
+from holdfast.cli.commands.tasks import TASK_KEYS
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.output.task_json import TASK_KEYS
 from holdfast.domain.task.state import Status
 from tests.support.cli.world import FORGED, LONG_WINDED, App, World
 

@@ -6,13 +6,12 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from holdfast.cli.output import bulk_watch
+from holdfast.cli.output.bulk_view import live_line
 from holdfast.cli.output.progress import Estimate
+from holdfast.cli.output.watch import redraw
 from holdfast.domain.bulk import BulkCommand, BulkCounts
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By
@@ -93,9 +92,9 @@ def test_a_pipe_has_nothing_of_it(world: World, name: str) -> None:
 
 def test_the_time_left_is_estimated_by_the_rate_so_far() -> None:
     estimate = Estimate()
-    assert estimate.left(100.0, done=10, left=90) == ""
-    assert estimate.left(110.0, done=20, left=80) == "about 1m20s left"
-    assert estimate.left(120.0, done=100, left=0) == ""
+    assert estimate.time_left(100.0, done=10, left=90) == ""
+    assert estimate.time_left(110.0, done=20, left=80) == "about 1m20s left"
+    assert estimate.time_left(120.0, done=100, left=0) == ""
 
 
 def bulk_with(left: int) -> BulkInfo:
@@ -123,15 +122,13 @@ def bulk_with(left: int) -> BulkInfo:
 
 
 async def test_who_watches_a_bulk_action_sees_how_far_it_is_and_the_time_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    session: Any = SimpleNamespace(now=100.0)
+    estimate, times = Estimate(), iter((100.0, 110.0))
 
-    async def two_looks(*_: object) -> AsyncIterator[BulkInfo]:
+    async def two_looks() -> AsyncIterator[BulkInfo]:
         yield bulk_with(left=90)
-        session.now = 110.0
         yield bulk_with(left=80)
 
-    monkeypatch.setattr(bulk_watch, "poll_bulk", two_looks)
-    await bulk_watch._live(session, "b-1")
+    await redraw(two_looks(), lambda info: live_line(info, estimate, next(times)))
     assert "20 %, about 1m20s left" in " ".join(capsys.readouterr().out.split())

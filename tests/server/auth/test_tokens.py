@@ -151,12 +151,12 @@ def test_who_changes_the_file_waits_for_who_does_so_already(hand: Hand) -> None:
     entered = threading.Event()
 
     def second() -> None:
-        with cli_tokens._changing(hand.path) as found:
+        with cli_tokens._change_file(hand.path) as found:
             entered.set()
             found.append(bob)
 
     other = threading.Thread(target=second)
-    with cli_tokens._changing(hand.path) as found:
+    with cli_tokens._change_file(hand.path) as found:
         other.start()
         assert not entered.wait(0.2)
         found.append(ann)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.output.printer import Row, hint, print_json, print_table
+from holdfast.cli.output.printer import Row, hint, print_list
 from holdfast.cli.session import Session, run
 from holdfast.insight.monitor import Monitor
 from holdfast.insight.views.alerts import AlertView, alert_view
@@ -26,25 +26,29 @@ def alerts(context: typer.Context, json: opt.Json = False) -> None:
     """
 
     async def load(session: Session) -> tuple[list[AlertView], Mapping[str, int]]:
-        found = await Monitor(session.app).snapshot()
-        return [alert_view(one) for one in found.alerts], session.settings.backlog
+        snapshot = await Monitor(session.app).snapshot()
+        return [alert_view(alert) for alert in snapshot.alerts], session.settings.backlog
 
-    found, limits = run(context, load)
+    active, limits = run(context, load)
+    print_list(
+        "alerts",
+        [{key: value for key, value in alert.items() if key != "since"} for alert in active],
+        [_row(alert) for alert in active],
+        json=json,
+        empty="no alert is active",
+        keep=3,
+        backlog=limits,
+    )
     if json:
-        shown = [{key: value for key, value in one.items() if key != "since"} for one in found]
-        print_json({"alerts": shown, "backlog": limits})
         return
-    print_table([_row(one) for one in found], keep=3)
-    if not found:
-        hint("no alert is active")
     judged = ",".join(f"{queue}={limit}" for queue, limit in sorted(limits.items()))
     hint(f"backlogs are compared with HOLDFAST_BACKLOG of this shell: {judged}")
 
 
-def _row(one: AlertView) -> Row:
+def _row(alert: AlertView) -> Row:
     return {
-        "ALERT": one["code"],
-        "SEVERITY": one["severity"],
-        "QUEUE": one["queue"] or "-",
-        "SAYS": one["says"],
+        "ALERT": alert["code"],
+        "SEVERITY": alert["severity"],
+        "QUEUE": alert["queue"] or "-",
+        "SAYS": alert["says"],
     }

@@ -16,11 +16,10 @@ from holdfast.cli.output.printer import (
     hint,
     print_fields,
     print_json,
-    print_table,
+    print_list,
     say,
 )
 from holdfast.cli.output.progress import is_watched, progress
-from holdfast.cli.output.task_json import audit_view, transition_view
 from holdfast.cli.session import Session, run
 from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds
@@ -29,13 +28,21 @@ from holdfast.domain.task.history import HistoryStep
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import ChainVerdict, anchor_from
 from holdfast.engine.operations.transitions import TransitionPage
-from holdfast.insight.views.audit import BrokenView, MissingView, VerdictView, verdict_view
+from holdfast.insight.views.audit import (
+    AuditView,
+    BrokenView,
+    MissingView,
+    TransitionView,
+    VerdictView,
+    audit_view,
+    transition_view,
+    verdict_view,
+)
 from holdfast.insight.views.view import keys
 
-SEEN = 4  # columns, however narrow it is
-WORTH = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # for which ids are shortened
+IMPORTANT = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # ids are shortened for them
 SHRINKS = {"COMMAND": 9, "REASON": 6}
-REASON_CHARS = 20  # as much of it is worth that
+REASON_CHARS = 20  # for more of the reason, no id is shortened
 
 OfTask = Annotated[
     str | None,
@@ -54,8 +61,12 @@ Head = Annotated[
 audit = typer.Typer()
 
 
-@audit.callback(invoke_without_command=True)
-def listed(
+@audit.callback(
+    invoke_without_command=True,
+    epilog=f"JSON: entries (each: {keys(AuditView)}), cursor (null: the last page). "
+    "The taskId of a plan is plan:ID, of a trigger trigger:ID.",
+)
+def list_entries(
     context: typer.Context,
     *,
     task: OfTask = None,
@@ -65,9 +76,6 @@ def listed(
 ) -> None:
     """Show who did what, the newest first, done or refused. "verify" checks whether the record was
     changed.
-
-    JSON: entries (each: at, actor, origin, reason, command, taskId, before, after, refused), cursor
-    (null: the last page). The taskId of a plan is plan:ID, of a trigger trigger:ID.
     """
     if context.invoked_subcommand is not None:
         return
@@ -76,34 +84,25 @@ def listed(
         return *await auditing.entries_from(session.store, cursor, limit, task), session.now
 
     entries, more, now = run(context, load)
-    if json:
-        print_json({"entries": [audit_view(entry) for entry in entries], "cursor": more})
-        return
-    _print(entries, now)
-    if not entries:
-        hint(
-            "no matching entries"
-            if task or cursor
-            else "the audit is empty: nobody has given a command yet"
-        )
-    if more is not None:
-        hint(f"more with --cursor {more}")
-
-
-def _print(entries: Sequence[Audit], now: float) -> None:
-    """Print the entries; a narrow terminal shortens the ids, so that actor, command and outcome
-    fit.
-    """
     rows = [_row(entry, now) for entry in entries]
-    if _needed(rows) > console().width:
+    if not json and _important_width(rows) > console().width:
         rows = [row | {"ID": _id(row["ID"]), "ACTOR": _short(row["ACTOR"], 8, 8)} for row in rows]
         hint("ids are shortened; a wider terminal or --json shows them in full")
-    print_table(rows, keep=SEEN, shrinks=SHRINKS)
+    print_list(
+        "entries",
+        [audit_view(entry, redaction.current()) for entry in entries],
+        rows,
+        json=json,
+        empty="no matching entries" if task or cursor else "the audit has no entries yet",
+        keep=4,
+        shrinks=SHRINKS,
+        cursor=more,
+    )
 
 
-def _needed(rows: Sequence[dict[str, str]]) -> int:
+def _important_width(rows: Sequence[dict[str, str]]) -> int:
     """Return the width that the important columns need."""
-    wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in WORTH if rows}
+    wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in IMPORTANT if rows}
     wide["REASON"] = min(wide.get("REASON", 0), REASON_CHARS)
     return sum(wide.values()) + GAP * (len(wide) - 1)
 
@@ -137,7 +136,10 @@ def _command(entry: Audit) -> str:
     return " ".join(words[-2:]) if method.isupper() and words else entry.command
 
 
-@audit.command()
+@audit.command(
+    epilog=f"JSON: transitions (each: {keys(TransitionView)}), cursor (null: the last page)."
+)
+@opt.with_filters("type", "tenant", "queue", "plan")
 def transitions(
     context: typer.Context,
     *,
@@ -145,10 +147,7 @@ def transitions(
         str | None, typer.Option("--task", metavar="ID", help="Only this task.")
     ] = None,
     status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
-    type: opt.Type = None,
-    tenant: opt.Tenant = None,
-    queue: opt.Queue = None,
-    plan: opt.Plan = None,
+    filters: opt.Filters,
     since: Annotated[
         str | None, typer.Option(metavar="AGE", help="Only transitions within: 30s, 2h, 7d.")
     ] = None,
@@ -159,41 +158,35 @@ def transitions(
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """Show every transition and who made it. That is a worker, operator, plan, trigger, client or
-    the store.
+    """Show every transition and its maker: a worker, operator, plan, trigger, client or the store.
 
     The newest tasks come first; within a task, the oldest transition comes first. The transitions
     are read from the events of the tasks, so they exist as long as the tasks are kept.
-
-    JSON: transitions (each: at, taskId, version, command, before, after, maker, name, origin,
-    reason), cursor (null: the last page).
     """
 
     async def load(session: Session) -> tuple[TransitionPage, float]:
         now = session.now
-        where = opt.filtered(
-            now, statuses=tuple(status), type=type, tenant=tenant, queue=queue, plan=plan
-        )
-        found = await session.app.query.transitions(
-            where,
+        page = await session.app.query.transitions(
+            opt.task_filter(now, statuses=status, **filters),
             task=task,
             since=None if since is None else now - seconds(since),
             until=None if until is None else now - seconds(until),
             limit=limit,
             cursor=cursor,
         )
-        return found, now
+        return page, now
 
     page, now = run(context, load)
-    if json:
-        shown = [transition_view(step) for step in page.transitions]
-        print_json({"transitions": shown, "cursor": page.cursor})
-        return
-    print_table([_step_row(step, now) for step in page.transitions], keep=6, shrinks=SHRINKS)
-    if not page.transitions:
-        hint("no matching transitions")
-    if page.cursor:
-        hint(f"more with --cursor {page.cursor}")
+    print_list(
+        "transitions",
+        [transition_view(step, redaction.current()) for step in page.transitions],
+        [_step_row(step, now) for step in page.transitions],
+        json=json,
+        empty="no matching transitions",
+        keep=6,
+        shrinks=SHRINKS,
+        cursor=page.cursor,
+    )
 
 
 def _step_row(step: HistoryStep, now: float) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.output.printer import print_json, say
+from holdfast.cli.output.printer import print_answer
 from holdfast.cli.session import Session, run
 from holdfast.engine.operations.backup import back_up
 from holdfast.ports.backup import Copy
@@ -26,11 +26,9 @@ def backup(
     JSON: path, sizeBytes.
     """
 
-    async def copied(session: Session) -> Copy:
-        return await back_up(session.store, target, by=session.by(reason), now=session.now)
+    async def make_copy(session: Session) -> Copy:
+        return await back_up(session.store, target, by=session.operator(reason), now=session.now)
 
-    copy = run(context, copied)
-    if json:
-        print_json({"path": copy.path, "sizeBytes": copy.size_bytes})
-        return
-    say(f"{copy.path}  {copy.size_bytes} bytes, checked")
+    copy = run(context, make_copy)
+    view = {"path": copy.path, "sizeBytes": copy.size_bytes}
+    print_answer(view, f"{copy.path}  {copy.size_bytes} bytes, checked", json=json)

@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
 from holdfast.cli.batch import hint_of_code, warn_of_starting_over
+from holdfast.cli.exit_codes import Exit
+from holdfast.cli.output import redaction
 from holdfast.cli.output.bulk_view import (
-    BULK_KEYS,
-    PREVIEW_KEYS,
-    bulk_preview_view,
-    bulk_view,
+    WRONG,
     count_words,
+    line,
+    live_line,
     phase_text,
     print_bulk,
     row,
 )
-from holdfast.cli.output.bulk_watch import WATCH_HELP, watch
-from holdfast.cli.output.printer import Row, hint, print_json, print_table, say, status_text
+from holdfast.cli.output.printer import (
+    Row,
+    hint,
+    print_answer,
+    print_json,
+    print_list,
+    print_table,
+    say,
+    status_text,
+)
+from holdfast.cli.output.progress import Estimate
+from holdfast.cli.output.watch import POLL_SECONDS, follow
 from holdfast.cli.process.live_workers import no_worker_warning
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.phrases import count, span
-from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule
-from holdfast.domain.task.state import Status
+from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.engine.bulk.actions import ONWARD
 from holdfast.engine.bulk.bulks import BulkPage, Bulks
 from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.operations.expired_checkpoints import Forecast
+from holdfast.insight.views.bulk import (
+    BulkPreviewView,
+    BulkView,
+    SampleView,
+    bulk_preview_view,
+    bulk_view,
+)
+from holdfast.insight.views.view import keys
 from holdfast.ports import Filter
+from holdfast.runtime.deadlines import sleep
 
 bulk = typer.Typer(help="Act on all tasks that match a filter.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a bulk action.")]
 What = Annotated[BulkCommand, typer.Argument(help="The command for each task.")]
-Plan = Annotated[str | None, typer.Option(metavar="ID", help="Only this plan.")]
 Statuses = Annotated[
     list[Status],
     typer.Option(
@@ -56,47 +76,56 @@ FromScratch = Annotated[
     bool, typer.Option("--from-scratch", help="With retry: start from the first stage.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-START_HELP = f"JSON: {BULK_KEYS}. With --dry-run: {PREVIEW_KEYS}."
+BULK_KEYS = keys(BulkView)
+PREVIEW_KEYS = keys(BulkPreviewView, sample=SampleView)
+
+with_filters = opt.with_filters("type", "tenant", "queue", "plan", "error", "older_than")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The command of a bulk action, and the tasks that it is for."""
+
+    command: BulkCommand
+    statuses: list[Status]
+    filters: opt.Filters
+    everything: bool
+    from_checkpoint: bool = True
+
+    def where(self, now: float) -> Filter:
+        return opt.task_filter(now, statuses=self.statuses, **self.filters)
+
+    async def preview(self, session: Session) -> BulkPreview:
+        return await _bulks(session).preview(
+            self.command,
+            self.where(session.now),
+            everything=self.everything,
+            from_checkpoint=self.from_checkpoint,
+        )
 
 
 @bulk.command(epilog=f"JSON: {PREVIEW_KEYS}.")
+@with_filters
 def preview(
     context: typer.Context,
     *,
     command: What,
-    type: opt.Type = None,
-    tenant: opt.Tenant = None,
-    queue: opt.Queue = None,
-    plan: Plan = None,
-    error: opt.Error = None,
-    older_than: opt.OlderThan = None,
+    filters: opt.Filters,
     status: Statuses = [],  # noqa: B006  (Typer copies it)
     everything: Everything = False,
     json: opt.Json = False,
 ) -> None:
     """Show which tasks a bulk action would act on now."""
-    filters: dict[str, Any] = {
-        "type": type,
-        "tenant": tenant,
-        "queue": queue,
-        "plan": plan,
-        "error": error,
-    }
-    filters |= {"older_than": older_than, "statuses": tuple(status)}
-    _preview(context, command, filters, everything=everything, json=json)
+    _print_preview(context, Choice(command, status, filters, everything), json=json)
 
 
-@bulk.command(epilog=START_HELP)
+@bulk.command(epilog=f"JSON: {BULK_KEYS}. With --dry-run: {PREVIEW_KEYS}.")
+@with_filters
 def start(
     context: typer.Context,
     *,
     command: What,
-    type: opt.Type = None,
-    tenant: opt.Tenant = None,
-    queue: opt.Queue = None,
-    plan: Plan = None,
-    error: opt.Error = None,
-    older_than: opt.OlderThan = None,
+    filters: opt.Filters,
     status: Statuses = [],  # noqa: B006  (Typer copies it)
     everything: Everything = False,
     rate: Annotated[float, typer.Option(metavar="N", help="Tasks per second, 1 to 1000.")] = 50.0,
@@ -134,44 +163,34 @@ def start(
 
     A task that has changed since the start is left alone, so no task is acted on twice.
     """
-    filters: dict[str, Any] = {
-        "type": type,
-        "tenant": tenant,
-        "queue": queue,
-        "plan": plan,
-        "error": error,
-    }
-    filters |= {"older_than": older_than, "statuses": tuple(status)}
+    choice = Choice(command, status, filters, everything, from_checkpoint=not from_scratch)
     if dry_run:
-        _preview(
-            context, command, filters, everything=everything, json=json, from_scratch=from_scratch
-        )
+        _print_preview(context, choice, json=json)
         return
-    ahead = _canary(steps, stop_at, wait) if canary or steps else None
+    steps_first = _canary(steps, stop_at, wait) if canary or steps else None
 
     async def begin(session: Session) -> tuple[BulkInfo, str]:
-        unknown = await _say_beforehand(
-            session, command, filters, everything, from_scratch=from_scratch
-        )
-        hint_of_code(() if json else unknown)
-        begun = await bulks_of(session).start(
+        if command in ONWARD:  # before it begins: a worker may then start tasks over at once
+            ahead = await choice.preview(session)
+            _warn_of(ahead)
+            hint_of_code(() if json else ahead.code_unknown)
+        begun = await _bulks(session).start(
             command,
-            opt.filtered(session.now, **filters),
+            choice.where(session.now),
             rate=rate,
-            canary=ahead,
+            canary=steps_first,
             reason=reason,
             force=force,
-            from_checkpoint=not from_scratch,
+            from_checkpoint=choice.from_checkpoint,
             key=key,
             limit=limit,
             everything=everything,
         )
         return await begun.info(), await no_worker_warning(session)
 
-    begun, missing = run(context, begin)
-    _print_bulk(begun, json=json)
-    if missing:
-        hint(missing)
+    begun, warning = run(context, begin)
+    _print_state(begun, json=json)
+    hint(warning)
     hint(f"watch it with: holdfast bulk watch {begun.id}")
 
 
@@ -189,14 +208,15 @@ def list_bulks(
         return await session.app.bulk.find(limit=limit, cursor=cursor), session.now
 
     page, now = run(context, load)
-    if json:
-        print_json({"bulks": [bulk_view(one) for one in page.bulks], "cursor": page.cursor})
-        return
-    print_table([row(one, now) for one in page.bulks], keep=3)
-    if not page.bulks:
-        hint("no bulk actions")
-    if page.cursor:
-        hint(f"more with --cursor {page.cursor}")
+    print_list(
+        "bulks",
+        [bulk_view(info, redaction.current()) for info in page.bulks],
+        [row(info, now) for info in page.bulks],
+        json=json,
+        empty="no bulk actions",
+        keep=3,
+        cursor=page.cursor,
+    )
 
 
 @bulk.command(epilog=f"JSON: {BULK_KEYS}.")
@@ -205,121 +225,113 @@ def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
 
     async def load(session: Session) -> tuple[BulkInfo, float, str]:
         info = await (await session.app.bulk.get(id)).info()
-        missing = "" if info.over else await no_worker_warning(session)
-        return info, session.now, missing
+        return info, session.now, "" if info.over else await no_worker_warning(session)
 
-    info, now, missing = run(context, load)
+    info, now, warning = run(context, load)
     if json:
-        print_json(bulk_view(info))
+        print_json(bulk_view(info, redaction.current()))
         return
     print_bulk(info, now)
-    if missing:
-        hint(missing)
+    hint(warning)
 
 
-def _add_command(name: str, says: str) -> None:
-    @bulk.command(name, help=says, epilog=f"JSON: {BULK_KEYS}.")
-    def ask(
+def _add_command(name: str, help: str) -> None:
+    @bulk.command(name, help=help, epilog=f"JSON: {BULK_KEYS}.")
+    def send_command(
         context: typer.Context, id: Id, *, reason: opt.Reason = "", json: opt.Json = False
     ) -> None:
-        async def whole(session: Session) -> BulkInfo:
-            return await bulks_of(session).ask(id, name, reason)
+        async def send(session: Session) -> BulkInfo:
+            return await _bulks(session).ask(id, name, reason)
 
-        _print_bulk(run(context, whole), json=json)
+        _print_state(run(context, send), json=json)
 
 
 _add_command("stop", "End a bulk action within about a second; finished work stays.")
 _add_command("pause", "Pause a bulk action.")
 _add_command("resume", "Continue a paused or suspended bulk action where it stopped.")
 
-bulk.command(epilog=WATCH_HELP)(watch)
+
+@bulk.command(
+    epilog=f"JSON: a line for each change, each: {BULK_KEYS}. "
+    "Exit code 1: it was halted or is suspended; 130: stopped by Ctrl-C."
+)
+def watch(context: typer.Context, id: Id, json: opt.Json = False) -> int:
+    """Follow a bulk action until it ends or waits for a person. Ctrl-C stops watching, not the
+    action.
+    """
+
+    async def follow_bulk(session: Session) -> BulkInfo:
+        estimate = Estimate()
+        return await follow(
+            session,
+            poll_bulk(session, id),
+            view=bulk_view,
+            line=line,
+            frame=lambda info: live_line(info, estimate, session.now),
+            json=json,
+        )
+
+    return Exit.FAILED if run(context, follow_bulk).phase in WRONG else Exit.OK
 
 
-def bulks_of(session: Session) -> Bulks:
+async def poll_bulk(session: Session, bulk_id: str) -> AsyncIterator[BulkInfo]:
+    """Yield the state every second, until the action has ended or waits for a person."""
+    handle = await session.app.bulk.get(bulk_id)
+    while True:
+        info = await handle.info()
+        yield info
+        if info.over or info.status in SUSPENDED:
+            return
+        await sleep(session.clock, POLL_SECONDS)
+
+
+def _bulks(session: Session) -> Bulks:
     return session.app.bulk.acting_as(*person())
 
 
-def _preview(
-    context: typer.Context,
-    command: BulkCommand,
-    filters: dict[str, Any],
-    *,
-    everything: bool,
-    json: bool,
-    from_scratch: bool = False,
-) -> None:
+def _print_preview(context: typer.Context, choice: Choice, *, json: bool) -> None:
     async def load(session: Session) -> tuple[BulkPreview, float]:
-        where: Filter = opt.filtered(session.now, **filters)
-        found = await session.app.bulk.preview(
-            command, where, everything=everything, from_checkpoint=not from_scratch
-        )
-        return found, session.now
+        return await choice.preview(session), session.now
 
-    found, now = run(context, load)
+    preview, now = run(context, load)
     if json:
-        print_json(bulk_preview_view(found))
+        print_json(bulk_preview_view(preview))
         return
-    least = "at least " if found.more else ""
-    say(f"{command} would act on {least}{count(found.matching, 'task')}")
-    if found.refused_now:
-        say(f"{found.refused_now} of them would be refused in their present state")
-    _warn_of(found)
-    hint_of_code(found.code_unknown)
+    least = "at least " if preview.more else ""
+    say(f"{choice.command} would act on {least}{count(preview.matching, 'task')}")
+    if preview.refused_now:
+        say(f"{preview.refused_now} of them would be refused in their present state")
+    _warn_of(preview)
+    hint_of_code(preview.code_unknown)
     rows: list[Row] = [
         {
-            "ID": one.id,
-            "STATUS": status_text(one.status),
-            "TYPE": one.type,
-            "TENANT": one.tenant or "-",
-            "CHANGED": f"{span(now - one.updated_at)} ago",
+            "ID": task.id,
+            "STATUS": status_text(task.status),
+            "TYPE": task.type,
+            "TENANT": task.tenant or "-",
+            "CHANGED": f"{span(now - task.updated_at)} ago",
         }
-        for one in found.sample
+        for task in preview.sample
     ]
     print_table(rows, keep=3)
-    if found.matching > len(found.sample):
-        hint(f"only the newest {len(found.sample)} are shown")
+    if preview.matching > len(rows):
+        hint(f"only the newest {len(rows)} are shown")
     hint("this was a dry run: nothing was written")
 
 
-async def _say_beforehand(
-    session: Session,
-    command: BulkCommand,
-    filters: dict[str, Any],
-    everything: bool,
-    *,
-    from_scratch: bool,
-) -> tuple[str, ...]:
-    """Say which tasks would start over: a worker may do it as soon as the action has begun.
-    Return the types whose code is not known here."""
-    if command not in ONWARD:
-        return ()
-    found = await bulks_of(session).preview(
-        command,
-        opt.filtered(session.now, **filters),
-        everything=everything,
-        from_checkpoint=not from_scratch,
+def _warn_of(preview: BulkPreview) -> None:
+    ahead = Forecast(
+        ids=preview.starting_over,
+        judged=preview.checkpoints_judged,
+        total=preview.checkpoints_to_judge,
     )
-    _warn_of(found)
-    return found.code_unknown
+    warn_of_starting_over(ahead, preview.starts_over)
 
 
-def _warn_of(found: BulkPreview) -> None:
-    warn_of_starting_over(
-        Forecast(
-            ids=found.starting_over,
-            judged=found.checkpoints_judged,
-            total=found.checkpoints_to_judge,
-        ),
-        found.starts_over,
-    )
-
-
-def _print_bulk(info: BulkInfo, *, json: bool) -> None:
-    if json:
-        print_json(bulk_view(info))
-        return
-    counted = ", ".join(count_words(info)) if info.matching else str(info.command)
-    say(Text(f"{info.id}  ") + phase_text(info.phase) + Text(f"  {counted}"))
+def _print_state(info: BulkInfo, *, json: bool) -> None:
+    words = ", ".join(count_words(info)) if info.matching else str(info.command)
+    state = Text(f"{info.id}  ") + phase_text(info.phase) + Text(f"  {words}")
+    print_answer(bulk_view(info, redaction.current()), state, json=json)
 
 
 def _canary(steps: str | None, stop_at: str, wait: str) -> Canary:
@@ -327,15 +339,5 @@ def _canary(steps: str | None, stop_at: str, wait: str) -> Canary:
         numbers = tuple(int(step) for step in (steps or "1,10").split(","))
     except ValueError:
         raise InvalidInput(f"--steps {steps!r}: write numbers with commas, such as 1,10") from None
-    return Canary(steps=numbers, stop_at=_rule(stop_at), wait_seconds=seconds(wait))
-
-
-def _rule(text: str) -> HaltRule:
-    try:
-        if text.endswith("%"):
-            return FailureRate(float(text.removesuffix("%")) / 100)
-        return FailureCount(int(text))
-    except ValueError:
-        raise InvalidInput(
-            f"--stop-at {text!r}: write a share such as 20%, or a number such as 5"
-        ) from None
+    stop_rule = opt.halt_rule("--stop-at", stop_at)
+    return Canary(steps=numbers, stop_at=stop_rule, wait_seconds=seconds(wait))

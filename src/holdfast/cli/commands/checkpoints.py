@@ -1,4 +1,4 @@
-"""`holdfast checkpoints`: show the checkpoint of a task, put one, remove one."""
+"""`holdfast checkpoints` shows, replaces and removes the checkpoint of a task."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.json_input import parse_json_object
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import hint, print_json, say
+from holdfast.cli.output.printer import hint, print_answer, print_json
 from holdfast.cli.session import Session, person, run
-from holdfast.domain.errors import TaskNotFound
 
 checkpoints = typer.Typer(help="Show, replace or remove the checkpoint of a task.")
 
@@ -39,17 +38,14 @@ def get(context: typer.Context, id: opt.Id, json: opt.Json = False) -> int:
     """Show the checkpoint from which a task continues. Secrets are hidden."""
 
     async def load(session: Session) -> Any:
-        detail = await session.store.views.detail(id)
-        if detail is None:
-            raise TaskNotFound(id)
-        return redaction.body(detail.checkpoint)
+        return redaction.body((await session.load_detail(id)).checkpoint)
 
-    found = run(context, load)
-    if found is None and not json:
+    checkpoint = run(context, load)
+    if checkpoint is None and not json:
         hint(f"task {id} has no checkpoint")
     else:
-        print_json(found)
-    return Exit.NOT_FOUND if found is None else Exit.OK
+        print_json(checkpoint)
+    return Exit.NOT_FOUND if checkpoint is None else Exit.OK
 
 
 @checkpoints.command(epilog="JSON: taskId, version (of the checkpoint that is stored now).")
@@ -62,21 +58,19 @@ def put(
 ) -> None:
     """Replace the checkpoint that `get` showed. The task stays paused or suspended.
 
-    It is refused when another version is stored. A value that `get` shows as *** keeps its stored
-    value.
+    The command is refused when another version is stored. A value that `get` shows as *** keeps
+    its stored value.
     """
     text = typer.get_binary_stream("stdin").read() if checkpoint == STDIN else checkpoint
     given = parse_json_object("the checkpoint", text, EXAMPLE)
 
-    async def ask(session: Session) -> int:
-        asker = session.app.checkpoints.acting_as(*person())
-        return (await asker.put(id, given, reason=reason, from_view=True)).version
+    async def replace(session: Session) -> int:
+        checkpoints = session.app.checkpoints.acting_as(*person())
+        return (await checkpoints.put(id, given, reason=reason, from_view=True)).version
 
-    version = run(context, ask)
-    if json:
-        print_json({"taskId": id, "version": version})
-        return
-    say(f"{id}  checkpoint version {version} is stored")
+    version = run(context, replace)
+    line = f"{id}  checkpoint version {version} is stored"
+    print_answer({"taskId": id, "version": version}, line, json=json)
 
 
 @checkpoints.command(epilog="JSON: taskId, version (null: none is stored).")
@@ -89,12 +83,9 @@ def remove(
 ) -> None:
     """Delete the checkpoint. The task can then be rolled back or start over; it cannot continue."""
 
-    async def ask(session: Session) -> None:
-        asker = session.app.checkpoints.acting_as(*person())
-        await asker.remove(id, version=version, reason=reason)
+    async def delete(session: Session) -> None:
+        checkpoints = session.app.checkpoints.acting_as(*person())
+        await checkpoints.remove(id, version=version, reason=reason)
 
-    run(context, ask)
-    if json:
-        print_json({"taskId": id, "version": None})
-        return
-    say(f"{id}  no checkpoint is stored")
+    run(context, delete)
+    print_answer({"taskId": id, "version": None}, f"{id}  no checkpoint is stored", json=json)

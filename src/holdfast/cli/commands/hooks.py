@@ -1,4 +1,4 @@
-"""`holdfast hooks`: who is told of what, and whether it arrives."""
+"""`holdfast hooks` lists and tests webhooks, and makes their secrets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.output.printer import Row, hint, print_answer, print_json, print_list, say
 from holdfast.cli.session import Session, run
 from holdfast.domain import names, notification
-from holdfast.domain.errors import InvalidInput, NotDelivered, TaskNotFound
+from holdfast.domain.errors import InvalidInput, NotDelivered
 from holdfast.domain.notification import Hook
 from holdfast.domain.task.events import TaskSnoozed, TaskStarted
 from holdfast.domain.task.state import Status
@@ -28,30 +28,30 @@ WAIT_SECONDS = 30.0
 SHRINKS = {"EVENTS": 10, "ONLY": 10}
 
 
-@hooks.callback()
-def of_hooks() -> None:
-    """List and test webhooks, and make their secrets."""
-
-
 @hooks.command(
     "list",
     epilog="JSON: hooks (each: name, url, events, types, tenants, queues, results), callbacks.",
 )
-def listed(json: opt.Json = False) -> None:
+def list_hooks(json: opt.Json = False) -> None:
     """List the configured hooks, with the hosts of their URLs. HOLDFAST_WEBHOOKS names the file."""
-    found = book.load(load())
-    shown = [_shape(hook) for hook in found.hooks.values()]
-    if json:
-        print_json({"hooks": shown, "callbacks": notification.CALLBACK in found.secrets})
-        return
-    print_table([_row(one) for one in shown], keep=2, shrinks=SHRINKS)
-    if not shown:
-        hint(f"no hook is configured; {FILE} names the file")
-    if notification.CALLBACK not in found.secrets:
+    configured = book.load(load())
+    views = [_view(hook) for hook in configured.hooks.values()]
+    has_callbacks = notification.CALLBACK in configured.secrets
+    print_list(
+        "hooks",
+        views,
+        [_row(view) for view in views],
+        json=json,
+        empty=f"no hook is configured; {FILE} names the file",
+        keep=2,
+        shrinks=SHRINKS,
+        callbacks=has_callbacks,
+    )
+    if not has_callbacks and not json:
         hint("submissions may contain no callback URL: the file has no [callbacks] secret")
 
 
-def _shape(hook: Hook) -> dict[str, Any]:
+def _view(hook: Hook) -> dict[str, Any]:
     return {
         "name": hook.name,
         "url": callback_view(hook.url),
@@ -63,14 +63,14 @@ def _shape(hook: Hook) -> dict[str, Any]:
     }
 
 
-def _row(one: dict[str, Any]) -> Row:
+def _row(view: dict[str, Any]) -> Row:
     only = [
-        f"{name} {', '.join(one[name])}" for name in ("types", "tenants", "queues") if one[name]
+        f"{name} {', '.join(view[name])}" for name in ("types", "tenants", "queues") if view[name]
     ]
     return {
-        "HOOK": one["name"],
-        "URL": one["url"],
-        "EVENTS": ", ".join(one["events"]),
+        "HOOK": view["name"],
+        "URL": view["url"],
+        "EVENTS": ", ".join(view["events"]),
         "ONLY": "; ".join(only) or "-",
     }
 
@@ -82,7 +82,7 @@ def probe(
     *,
     json: opt.Json = False,
 ) -> None:
-    """Send a test message to a hook. It goes through the store and a worker; this waits 30 s."""
+    """Send a test message to a hook, through the store and a worker. The command waits for 30 s."""
 
     async def send(session: Session) -> tuple[str, Status, str]:
         app = session.app
@@ -94,7 +94,7 @@ def probe(
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
                 await app.waiters.wait_for_rest(task_id)
-        return task_id, *await _stands(session, task_id)
+        return task_id, *await _load_state(session, task_id)
 
     task_id, status, why = run(context, send)
     delivered = status is Status.COMPLETED
@@ -106,18 +106,16 @@ def probe(
         raise NotDelivered(f"{name} has not received the message: {why} (delivery {task_id})")
 
 
-async def _stands(session: Session, task_id: str) -> tuple[Status, str]:
-    """Return the state of the delivery, and why it has not arrived, as far as is known."""
-    detail = await session.store.views.detail(task_id)
-    if detail is None:
-        raise TaskNotFound(task_id)
+async def _load_state(session: Session, task_id: str) -> tuple[Status, str]:
+    """Return the status of the delivery, and why it has not arrived, as far as is known."""
+    detail = await session.load_detail(task_id)
     task = detail.task
     if task.failure is not None:
         return task.status, task.failure.summary
     if any(isinstance(event, TaskSnoozed) for event in detail.events):
-        return task.status, "it is put off: `holdfast tasks show` tells more"
-    tried = any(isinstance(event, TaskStarted) for event in detail.events)
-    return task.status, "it is under way" if tried else "no worker has taken it"
+        return task.status, "it is put off: `holdfast tasks show` says why"
+    started = any(isinstance(event, TaskStarted) for event in detail.events)
+    return task.status, "it is under way" if started else "no worker has claimed it"
 
 
 @hooks.command(epilog="JSON: secret.")
@@ -137,18 +135,15 @@ def secret(
     if tenant is not None and no_tenant:
         raise InvalidInput("give --tenant or --no-tenant, not both")
     if no_tenant:
-        text = _of_callbacks(None)
+        text = _callback_secret(None)
     elif tenant is not None:
-        text = _of_callbacks(names.check("tenant", tenant))
+        text = _callback_secret(names.check("tenant", tenant))
     else:
         text = Secret.make()
-    if json:
-        print_json({"secret": text})
-    else:
-        say(text)
+    print_answer({"secret": text}, text, json=json)
 
 
-def _of_callbacks(tenant: str | None) -> str:
+def _callback_secret(tenant: str | None) -> str:
     known = book.load(load()).secrets_of(notification.CALLBACK, tenant)
     if not known:
         raise InvalidInput(f"{FILE} names no file with a [callbacks] secret")

@@ -1,4 +1,4 @@
-"""`holdfast plans create`: a plan over the tenants of a file, or a dry run of it."""
+"""`holdfast plans create` creates a plan for the tenants in a file; a dry run only shows it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,48 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.apps import load_app_for, payload_of, run_on, type_of
+from holdfast.cli.apps import load_submission, run_on
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.output.plan_json import PLAN_KEYS, PREVIEW_KEYS, plan_view, preview_view
-from holdfast.cli.output.plan_view import status_text
-from holdfast.cli.output.printer import Row, hint, item, print_fields, print_json, print_table, say
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import (
+    Row,
+    hint,
+    item,
+    print_answer,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+    status_text,
+)
 from holdfast.cli.session import person
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.phrases import count, some
-from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule, OnHalt, TenantConflict
+from holdfast.domain.plan.plan import OnHalt, TenantConflict
 from holdfast.engine import Holdfast
 from holdfast.engine.plans.create import PlanTerms, Preview
 from holdfast.engine.plans.handle import PlanInfo
+from holdfast.insight.views.plans import (
+    PlanView,
+    PreviewView,
+    WavePreviewView,
+    WaveView,
+    plan_view,
+    preview_view,
+)
+from holdfast.insight.views.view import keys
 
 STDIN = "-"
 TENANTS_SHOWN = 4
 BUSY_SHOWN = 10
+PLAN_KEYS = keys(PlanView, waves=WaveView)
+PREVIEW_KEYS = keys(PreviewView, waves=WavePreviewView)
 CREATE_HELP = f"JSON: {PLAN_KEYS}. With --dry-run: {PREVIEW_KEYS}."
 
 _BUSY = {
     TenantConflict.WAIT: "their tasks wait for them, without a slot",
-    TenantConflict.SKIP: "their tasks are skipped if they still are then",
+    TenantConflict.SKIP: "their tasks are skipped if they are still busy then",
     TenantConflict.REJECT: "the plan would be refused",
 }
 
@@ -91,13 +111,10 @@ def create(
     if waves is not None:
         terms["waves"] = [wave.strip() for wave in waves.split(",")]
     if halt_on is not None:
-        terms["halt_on"] = halt_rule(halt_on)
-    listed = _tenants(tenants)
-
-    named = load_app_for(context, app)
-    target = type_of(named, type)
-    given = payload_of(target, payload)
-    tasks = [target.on(given, tenant=tenant) for tenant in listed]
+        terms["halt_on"] = opt.halt_rule("--halt-on", halt_on)
+    tenant_names = _read_tenants(tenants)
+    loaded, target, content = load_submission(context, app, type, payload)
+    tasks = [target.on(content, tenant=tenant) for tenant in tenant_names]
 
     async def preview(app: Holdfast) -> Preview:
         return await app.plan.preview(id, tasks, **terms)
@@ -107,23 +124,12 @@ def create(
         return await made.info()
 
     if dry_run:
-        return _print_dry_run(run_on(named, preview, looks_only=True), conflict, json=json)
-    _print_created(run_on(named, make), json=json)
+        return _print_dry_run(run_on(loaded, preview, needs_store=True), conflict, json=json)
+    _print_created(run_on(loaded, make), json=json)
     return Exit.OK
 
 
-def halt_rule(written: str) -> HaltRule:
-    try:
-        if written.endswith("%"):
-            return FailureRate(float(written.removesuffix("%")) / 100)
-        return FailureCount(int(written))
-    except ValueError:
-        raise InvalidInput(
-            f"--halt-on {written!r}: write a share such as 5%, or a number such as 3"
-        ) from None
-
-
-def _tenants(source: str) -> list[str]:
+def _read_tenants(source: str) -> list[str]:
     """Read the tenants from a file, one per line; empty lines and lines that begin with # are
     skipped.
     """
@@ -134,26 +140,24 @@ def _tenants(source: str) -> list[str]:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"--tenants {source}: the file is not text in UTF-8") from error
     lines = enumerate((line.strip() for line in text.splitlines()), 1)
-    found = [_tenant(source, n, line) for n, line in lines if line and not line.startswith("#")]
-    if not found:
+    tenants = []
+    for number, line in lines:
+        if not line or line.startswith("#"):
+            continue
+        try:
+            tenants.append(names.check("tenant", line))
+        except InvalidInput as error:
+            raise InvalidInput(f"--tenants {source}, line {number}: {error}") from error
+    if not tenants:
         raise InvalidInput(f"--tenants {source}: the file contains no tenant")
-    return found
+    return tenants
 
 
-def _tenant(source: str, number: int, line: str) -> str:
-    try:
-        return names.check("tenant", line)
-    except InvalidInput as error:
-        raise InvalidInput(f"--tenants {source}, line {number}: {error}") from error
-
-
-def _print_created(made: PlanInfo, *, json: bool) -> None:
-    if json:
-        print_json(plan_view(made))
-        return
-    size = f"{count(made.total, 'task')} in {count(len(made.waves), 'wave')}"
-    say(Text(f"{made.id}  ") + status_text(made.status) + Text(f"  {size}"))
-    hint(f"watch it with: holdfast plans watch {made.id}")
+def _print_created(plan: PlanInfo, *, json: bool) -> None:
+    size = f"{count(plan.total, 'task')} in {count(len(plan.waves), 'wave')}"
+    line = Text(f"{plan.id}  ") + status_text(plan.status) + Text(f"  {size}")
+    print_answer(plan_view(plan, redaction.current()), line, json=json)
+    hint("" if json else f"watch it with: holdfast plans watch {plan.id}")
 
 
 def _print_dry_run(preview: Preview, conflict: TenantConflict, *, json: bool) -> int:
@@ -180,8 +184,8 @@ def _print_preview(preview: Preview, conflict: TenantConflict) -> None:
     print_table(rows, keep=3)
     say()
     if preview.busy:
-        told = f"{count(len(preview.busy), 'tenant')} now, {_BUSY[conflict]}:"
-        item("busy", f"{told} {some(preview.busy, BUSY_SHOWN)}")
+        busy = f"{count(len(preview.busy), 'tenant')} now, {_BUSY[conflict]}:"
+        item("busy", f"{busy} {some(preview.busy, BUSY_SHOWN)}")
     else:
         item("busy", "no tenant has other work now")
     hint("this was a dry run: nothing was written")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,37 +11,43 @@ from rich.text import Text
 
 from holdfast.cli import options as opt
 from holdfast.cli.batch import hint_of_code, warn_of_starting_over
-from holdfast.cli.commands.plan_create import CREATE_HELP, create
+from holdfast.cli.commands.plan_create import CREATE_HELP, PLAN_KEYS, create
+from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
-from holdfast.cli.output.plan_json import (
-    ASKED_KEYS,
-    PLAN_KEYS,
-    TERMS_KEYS,
-    asked_view,
-    plan_view,
-    shown_view,
+from holdfast.cli.output.plan_view import FailedTask, PlanReport, frame, line, percent, print_plan
+from holdfast.cli.output.printer import (
+    Row,
+    console,
+    hint,
+    print_answer,
+    print_json,
+    print_list,
+    status_text,
 )
-from holdfast.cli.output.plan_view import FailedTask, PlanReport, percent, print_plan, status_text
-from holdfast.cli.output.plan_watch import WATCH_HELP, watch
-from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.output.watch import POLL_SECONDS, follow
+from holdfast.cli.pages import Cursor, fill_page
 from holdfast.cli.process.live_workers import undriven_plan_warning
 from holdfast.cli.session import Session, run
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
 from holdfast.domain.phrases import span
 from holdfast.domain.plan.events import PlanEvent
-from holdfast.domain.plan.plan import MemberState, Plan, PlanStatus
+from holdfast.domain.plan.plan import SUSPENDED, MemberState, Plan, PlanStatus
 from holdfast.engine.operations.expired_checkpoints import forecast_of_plan
 from holdfast.engine.plans.control import PlanControl
-from holdfast.engine.plans.handle import info
-from holdfast.ports import PlanPage
+from holdfast.engine.plans.handle import PlanInfo, info
+from holdfast.insight.views.plans import PlanAsked, PlanTermsView, asked_plan_view, plan_view
+from holdfast.insight.views.view import keys
+from holdfast.ports import Topic
+from holdfast.runtime.deadlines import sleep
 
-LOOKS = 50  # a page may come back short; after so many the cursor says where to go on
 FAILED = (MemberState.FAILED, MemberState.ROLLBACK_FAILED)
 FAILED_READ = 1000
-PAGE = 200  # tasks in one look
+PAGE = 200  # tasks that are loaded at once
 EVENTS_PAGE = 1000
 EVENTS_READ = 100_000
+
+ASKED_KEYS = keys(PlanAsked)
 
 plans = typer.Typer(help="Roll work out over many tenants, wave by wave.")
 
@@ -64,34 +71,23 @@ def list_plans(
 ) -> None:
     """List plans, the newest first."""
 
-    async def load(session: Session) -> tuple[PlanPage, float]:
-        return await _full_page(session, status, limit, cursor), session.now
+    async def load(session: Session) -> tuple[list[Plan], Cursor, float]:
+        async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Plan], Cursor]:
+            page = await session.store.plans.find(statuses=status, limit=limit, cursor=cursor)
+            return page.plans, page.cursor
 
-    page, now = run(context, load)
-    if json:
-        told = [plan_view(info(plan, now=now)) for plan in page.plans]
-        print_json({"plans": told, "cursor": page.cursor})
-        return
-    print_table([_row(plan, now) for plan in page.plans], keep=2)
-    if not page.plans:
-        hint("no matching plans")
-    if page.cursor:
-        hint(f"more with --cursor {page.cursor}")
+        return *await fill_page(find, limit, cursor), session.now
 
-
-async def _full_page(
-    session: Session, statuses: list[PlanStatus], limit: int, cursor: str | None
-) -> PlanPage:
-    found: list[Plan] = []
-    for _ in range(LOOKS):
-        page = await session.store.plans.find(
-            statuses=statuses, limit=limit - len(found), cursor=cursor
-        )
-        found += page.plans
-        cursor = page.cursor
-        if cursor is None or len(found) >= limit:
-            break
-    return PlanPage(plans=tuple(found), cursor=cursor)
+    page, more, now = run(context, load)
+    print_list(
+        "plans",
+        [plan_view(info(plan, now=now), redaction.current()) for plan in page],
+        [_row(plan, now) for plan in page],
+        json=json,
+        empty="no matching plans",
+        keep=2,
+        cursor=more,
+    )
 
 
 def _row(plan: Plan, now: float) -> Row:
@@ -109,7 +105,7 @@ def _row(plan: Plan, now: float) -> Row:
 
 
 @plans.command(
-    epilog=f"JSON: {PLAN_KEYS}; {TERMS_KEYS}, failed (each: taskId, "
+    epilog=f"JSON: {PLAN_KEYS}; {keys(PlanTermsView)}, failed (each: taskId, "
     "tenantId, state, error), failedTotal; with --events: events."
 )
 def show(
@@ -121,95 +117,96 @@ def show(
     """Show a plan's waves, its failures and the legal commands."""
 
     async def load(session: Session) -> tuple[PlanReport, float, str]:
-        shown = await _load_report(session, id, events=events)
-        return shown, session.now, await undriven_plan_warning(session, shown.plan)
+        report = await _load_report(session, id, events=events)
+        return report, session.now, await undriven_plan_warning(session, report.plan)
 
-    shown, now, missing = run(context, load)
+    report, now, warning = run(context, load)
     if json:
-        print_json(shown_view(shown))
+        print_json(report.view(redaction.current()))
         return
-    print_plan(shown, now)
-    if missing:
-        hint(missing)
+    print_plan(report, now)
+    hint(warning)
 
 
 async def _load_report(session: Session, plan_id: str, *, events: bool) -> PlanReport:
-    [plan] = await session.store.plans.load([names.check("plan", plan_id)])
-    if plan is None:
-        raise PlanNotFound(plan_id)
-    found, total = await _failed(session, plan) if plan.count(*FAILED) else ([], 0)
+    plan = await _load_plan(session, names.check("plan", plan_id))
+    failed, total = await _load_failed(session, plan) if plan.count(*FAILED) else ([], 0)
     return PlanReport(
         plan=plan,
         info=info(plan, now=session.now),
-        failed=tuple(found),
+        failed=tuple(failed),
         failed_total=total,
-        events=await _events(session, plan_id) if events else None,
+        events=await _load_events(session, plan_id) if events else None,
     )
 
 
-async def _failed(session: Session, plan: Plan) -> tuple[list[FailedTask], int]:
+async def _load_plan(session: Session, plan_id: str) -> Plan:
+    [plan] = await session.store.plans.load([plan_id])
+    if plan is None:
+        raise PlanNotFound(plan_id)
+    return plan
+
+
+async def _load_failed(session: Session, plan: Plan) -> tuple[list[FailedTask], int]:
     """Return the first failed tasks of the plan, and how many there are."""
     members = await session.store.plans.members(plan.id)
     tasks = await session.store.plans.tasks(plan.id)
     failed = sorted(index for index, member in members.items() if member.state in FAILED)
-    if tasks is None:  # pruned under our hands
+    if tasks is None:  # the plan was pruned meanwhile
         raise PlanNotFound(plan.id)
-    found: list[FailedTask] = []
+    loaded: list[FailedTask] = []
     for start in range(0, min(len(failed), FAILED_READ), PAGE):
         page = failed[start : min(start + PAGE, FAILED_READ)]
         records = await session.store.views.load([tasks.ids[index] for index in page])
-        for index, record in zip(page, records, strict=True):
-            one = FailedTask(
+        loaded += (
+            FailedTask(
                 task_id=tasks.ids[index],
                 tenant=tasks.tenants[index],
                 state=members[index].state,
                 task=record,
             )
-            found.append(one)
-    return found, len(failed)
+            for index, record in zip(page, records, strict=True)
+        )
+    return loaded, len(failed)
 
 
-async def _events(session: Session, plan_id: str) -> list[PlanEvent]:
-    found: list[PlanEvent] = []
-    while len(found) < EVENTS_READ:
-        after = found[-1].version if found else 0
+async def _load_events(session: Session, plan_id: str) -> list[PlanEvent]:
+    events: list[PlanEvent] = []
+    while len(events) < EVENTS_READ:
+        after = events[-1].version if events else 0
         page = await session.store.plans.events(plan_id, limit=EVENTS_PAGE, after_version=after)
-        found += page
+        events += page
         if not page:
             break
-    return found
+    return events
 
 
-ASKED = f"JSON: {ASKED_KEYS}."
+def _add_command(
+    command: Callable[..., Awaitable[Plan]], help: str, *, onward: bool = False
+) -> None:
+    more = ", codeUnknown" if onward else ""
+
+    @plans.command(command.__name__, help=help, epilog=f"JSON: {ASKED_KEYS}{more}.")
+    def send_command(
+        context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False
+    ) -> None:
+        _send_command(context, id, command, json=json, onward=onward, reason=reason)
 
 
-@plans.command(epilog=ASKED)
-def pause(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Start no more tasks; running tasks pause after their stage."""
-    _send_command(context, id, lambda control: control.pause(id, reason=reason), json=json)
+_add_command(PlanControl.pause, "Start no more tasks; running tasks pause after their stage.")
+_add_command(
+    PlanControl.resume,
+    "Continue the plan. After a halt, the failures of the wave no longer count.",
+)
+_add_command(PlanControl.cancel, "Cancel the plan's unsettled tasks, then the plan.")
+_add_command(
+    PlanControl.retry,
+    "Retry the tasks that failed or were rolled back. Then the plan continues.",
+    onward=True,
+)
 
 
-@plans.command(epilog=ASKED)
-def resume(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Continue the plan. After a halt, the failures of the wave no longer count."""
-    _send_command(context, id, lambda control: control.resume(id, reason=reason), json=json)
-
-
-@plans.command(epilog=ASKED)
-def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Cancel the plan's unsettled tasks, then the plan."""
-    _send_command(context, id, lambda control: control.cancel(id, reason=reason), json=json)
-
-
-@plans.command(epilog=f"JSON: {ASKED_KEYS}, codeUnknown.")
-def retry(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Retry the tasks that failed or were rolled back. Then the plan continues."""
-    _send_command(
-        context, id, lambda control: control.retry(id, reason=reason), json=json, onward=True
-    )
-
-
-@plans.command(epilog=ASKED)
+@plans.command(epilog=f"JSON: {ASKED_KEYS}.")
 def rollback(
     context: typer.Context,
     *,
@@ -225,44 +222,36 @@ def rollback(
     json: opt.Json = False,
 ) -> None:
     """Roll back the plan's tasks, completed ones included. The newest come first."""
-
-    def ask(control: PlanControl) -> Awaitable[Plan]:
-        return control.rollback(id, wave=wave, force=force, reason=reason)
-
-    _send_command(context, id, ask, json=json)
+    command = partial(PlanControl.rollback, wave=wave, force=force)
+    _send_command(context, id, command, json=json, reason=reason)
 
 
 def _send_command(
     context: typer.Context,
     plan_id: str,
-    ask: Callable[[PlanControl], Awaitable[Plan]],
+    command: Callable[..., Awaitable[Plan]],
     *,
+    reason: str,
     json: bool,
     onward: bool = False,
 ) -> None:
     plan_id = names.check("plan", plan_id)
 
-    async def whole(session: Session) -> tuple[Plan, str, tuple[str, ...]]:
-        unknown = await _say_beforehand(session, plan_id) if onward else ()
-        plan = await ask(session.plans.control)
+    async def send(session: Session) -> tuple[Plan, str, tuple[str, ...]]:
+        unknown = await _warn_of_starting_over(session, plan_id) if onward else ()
+        plan = await command(session.plans.control, plan_id, reason=reason)
         return plan, await undriven_plan_warning(session, plan), unknown
 
-    plan, missing, unknown = run(context, whole)
-    if json:
-        print_json(asked_view(plan) | ({"codeUnknown": list(unknown)} if onward else {}))
-        return
+    plan, warning, unknown = run(context, send)
+    view = asked_plan_view(plan) | ({"codeUnknown": list(unknown)} if onward else {})
     asked = "  cancel requested: its tasks are cancelled first" if plan.cancel_requested else ""
-    say(Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked))
-    hint_of_code(unknown)
-    if missing:
-        hint(missing)
+    print_answer(view, Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked), json=json)
+    if not json:
+        hint_of_code(unknown)
+        hint(warning)
 
 
-plans.command(epilog=WATCH_HELP)(watch)
-plans.command(epilog=CREATE_HELP)(create)
-
-
-async def _say_beforehand(session: Session, plan_id: str) -> tuple[str, ...]:
+async def _warn_of_starting_over(session: Session, plan_id: str) -> tuple[str, ...]:
     """Warn of failed tasks that start over when they are retried, and return the types whose code
     is not known here.
     """
@@ -270,3 +259,45 @@ async def _say_beforehand(session: Session, plan_id: str) -> tuple[str, ...]:
     ahead = await forecast_of_plan(session.store, plan_id, now=session.now, find=find)
     warn_of_starting_over(ahead, len(ahead.ids))
     return ahead.code_unknown
+
+
+@plans.command(
+    epilog=f"JSON: a line for each change, each: {PLAN_KEYS}. "
+    "Exit code 1: something has failed, and it waits for a person; 130: stopped by Ctrl-C."
+)
+def watch(context: typer.Context, id: Id, json: opt.Json = False) -> int:
+    """Follow a plan until it ends or waits for a person. Ctrl-C stops watching, not the plan."""
+    id = names.check("plan", id)
+
+    async def follow_plan(session: Session) -> PlanInfo:
+        if not json:
+            [plan] = await session.store.plans.load([id])
+            hint(await undriven_plan_warning(session, plan))
+        return await follow(
+            session,
+            poll_plan(session, id),
+            view=plan_view,
+            line=line,
+            frame=partial(frame, width=console().width),
+            json=json,
+        )
+
+    return Exit.FAILED if run(context, follow_plan).status in SUSPENDED else Exit.OK
+
+
+async def poll_plan(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
+    """Yield the plan at most once a second, until it has ended or waits for a person."""
+    store, clock = session.store, session.clock
+    while True:
+        ticket, loaded_at = store.ticket(Topic.DUE), clock.steady()
+        plan = await _load_plan(session, plan_id)
+        yield info(plan, now=session.now)
+        if plan.rests:
+            return
+        await store.wait(Topic.DUE, ticket, timeout=POLL_SECONDS)
+        left = POLL_SECONDS - (clock.steady() - loaded_at)
+        if left > 0:
+            await sleep(clock, left)
+
+
+plans.command(epilog=CREATE_HELP)(create)

@@ -64,7 +64,7 @@ def prune(
             kinds=kinds,
             older_than_seconds=age,
             lease_seconds=session.settings.lease,
-            by=session.by(""),
+            by=session.operator(""),
             ignore_keep=ignore_keep,
             dry_run=dry_run,
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.output.printer import Row, hint, print_json, print_list, say
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.phrases import span
 from holdfast.domain.task.placement import Place
@@ -16,7 +15,7 @@ from holdfast.engine.operations.queues import named_switches
 from holdfast.insight.views.queues import Off, QueueView, queue_views
 from holdfast.insight.views.view import keys
 from holdfast.observe.snapshot import Snapshot
-from holdfast.ports import LIVE_LEASES, Switch
+from holdfast.ports import Switch
 
 SHRINKS = {"BY": 10, "REASON": 10}
 
@@ -39,61 +38,47 @@ Force = Annotated[
 ]
 
 
-@queues.callback()
-def of_queues() -> None:
-    """Show how full the queues are; pause and resume them on all machines."""
-
-
 @queues.command(
     "list",
     epilog=f"JSON: queues (each: {keys(QueueView)}; the last two: null, or {keys(Off)}).",
 )
-def listed(context: typer.Context, json: opt.Json = False) -> None:
+def list_queues(context: typer.Context, json: opt.Json = False) -> None:
     """Show how full each queue is, and who has paused it."""
 
     async def load(session: Session) -> list[QueueView]:
-        found = await _load_snapshot(session)
-        return queue_views(found, found.thrown, session.settings.backlog, session.app.redactor)
+        state = await _load_snapshot(session)
+        return queue_views(state, state.thrown, session.settings.backlog, session.app.redactor)
 
-    found = run(context, load)
-    if json:
-        print_json({"queues": found})
-        return
-    print_table([_row(one) for one in found], keep=3, shrinks=SHRINKS)
-    if not found:
-        hint("no queue has tasks or a live worker")
+    views = run(context, load)
+    print_list(
+        "queues",
+        views,
+        [_row(view) for view in views],
+        json=json,
+        empty="no queue has tasks or a live worker",
+        keep=3,
+        shrinks=SHRINKS,
+    )
 
 
 async def _load_snapshot(session: Session) -> Snapshot:
     store = session.store
-    workers = await store.views.workers(live_within_seconds=LIVE_LEASES * session.settings.lease)
-    off = await store.admin.switches()
+    workers, off = await session.load_workers(), await store.admin.switches()
     return Snapshot(stats=await store.views.stats(), workers=tuple(workers), thrown=tuple(off))
 
 
-def _row(one: QueueView) -> Row:
+def _row(view: QueueView) -> Row:
+    pauses = [off for off in (view["intakePaused"], view["claimingPaused"]) if off]
     return {
-        "QUEUE": one["queue"],
-        "WAITING": str(one["backlog"]),
-        "OLDEST": span(one["oldestAgeSeconds"]) if one["backlog"] else "-",
-        "INTAKE": _state(one["intakePaused"]),
-        "CLAIMING": _state(one["claimingPaused"]),
-        "BY": _joined(off["actor"] for off in _pauses(one)),
-        "REASON": _joined(off["reason"] for off in _pauses(one)),
-        "LEASED": str(one["places"][Place.LEASED]),
+        "QUEUE": view["queue"],
+        "WAITING": str(view["backlog"]),
+        "OLDEST": span(view["oldestAgeSeconds"]) if view["backlog"] else "-",
+        "INTAKE": "paused" if view["intakePaused"] else "on",
+        "CLAIMING": "paused" if view["claimingPaused"] else "on",
+        "BY": ", ".join(dict.fromkeys(off["actor"] for off in pauses)) or "-",
+        "REASON": ", ".join(dict.fromkeys(off["reason"] for off in pauses)) or "-",
+        "LEASED": str(view["places"][Place.LEASED]),
     }
-
-
-def _state(off: Off | None) -> str:
-    return "paused" if off else "on"
-
-
-def _pauses(one: QueueView) -> list[Off]:
-    return [off for off in (one["intakePaused"], one["claimingPaused"]) if off]
-
-
-def _joined(words: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(words)) or "-"
 
 
 @queues.command(epilog=TURNED)
@@ -109,7 +94,7 @@ def pause(
 ) -> None:
     """Pause the intake or the claiming of a queue. Without an option, both."""
     switches = named_switches(queue, intake=intake, claiming=claiming)
-    _turn(context, queue, switches, reason, on=False, force=force, json=json)
+    _turn_switches(context, queue, switches, reason, on=False, force=force, json=json)
 
 
 @queues.command(epilog=TURNED)
@@ -124,10 +109,10 @@ def resume(
 ) -> None:
     """Resume the intake or the claiming of a queue. Without an option, both."""
     switches = named_switches(queue, intake=intake, claiming=claiming)
-    _turn(context, queue, switches, reason, on=True, json=json)
+    _turn_switches(context, queue, switches, reason, on=True, json=json)
 
 
-def _turn(
+def _turn_switches(
     context: typer.Context,
     queue: str,
     switches: tuple[Switch, ...],
@@ -143,12 +128,12 @@ def _turn(
         changed = await queues.turn(queue, switches, on=on, reason=reason, force=force, known=known)
         return changed, queue in known
 
-    done, known = run(context, act)
+    turned, known = run(context, act)
     if json:
-        told = [{"what": what, "paused": not on, "changed": one} for what, one in done.items()]
-        print_json({"queue": queue, "known": known, "switches": told})
+        views = [{"what": what, "paused": not on, "changed": new} for what, new in turned.items()]
+        print_json({"queue": queue, "known": known, "switches": views})
         return
-    for what, changed in done.items():
+    for what, changed in turned.items():
         state = "on" if on else "paused"
         say(f"{queue}  {what} {state}" + ("" if changed else ", as it was"))
     if not known:

@@ -1,85 +1,86 @@
-"""`holdfast tasks`: list them, look at one, and ask something of some."""
+"""`holdfast tasks` lists tasks, shows one, and sends commands to some."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.batch import BatchReport, act, act_onward, print_report
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import Row, hint, print_json, print_table, status_text
-from holdfast.cli.output.task_json import DETAIL_KEYS, TASK_KEYS, detail_view, task_view
+from holdfast.cli.output.printer import Row, print_json, print_list, status_text
 from holdfast.cli.output.task_view import print_task
+from holdfast.cli.pages import Cursor, fill_page
 from holdfast.cli.session import Session, run
-from holdfast.domain.errors import TaskNotFound
+from holdfast.domain.errors import NotSuspended
 from holdfast.domain.phrases import span
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.ports import Detail, Filter, Page
+from holdfast.engine.operations.control import Control
+from holdfast.insight.views.tasks import TaskDetail, TaskView, detail_view, task_view
+from holdfast.insight.views.view import keys
+from holdfast.ports import Detail
 
-LOOKS = 50  # a page may come back short; after so many the cursor error_message where to go on
+TASK_KEYS = keys(TaskView)
+DETAIL_KEYS = keys(TaskDetail, without=TaskView)
+JSON_REPORT = (
+    "JSON: done (taskId, status, pauseRequested, cancelRequested), "
+    "refused (taskId, code, message), codeUnknown."
+)
 
 tasks = typer.Typer(help="List, show, pause, resume, cancel, retry, roll back tasks.")
 
 
 @tasks.command("list", epilog=f"JSON: tasks (each: {TASK_KEYS}), cursor (null: the last page).")
+@opt.with_filters("type", "tenant", "queue", "plan", "older_than", "newer_than")
 def list_tasks(
     context: typer.Context,
     *,
     status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
-    type: opt.Type = None,
-    tenant: opt.Tenant = None,
-    queue: opt.Queue = None,
-    plan: opt.Plan = None,
-    older_than: opt.OlderThan = None,
-    newer_than: opt.NewerThan = None,
+    filters: opt.Filters,
     limit: opt.Limit = 50,
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
     """List tasks, the newest first."""
-
-    async def load(session: Session) -> tuple[Page, float]:
-        where = opt.filtered(
-            session.now,
-            statuses=tuple(status),
-            type=type,
-            tenant=tenant,
-            queue=queue,
-            plan=plan,
-            older_than=older_than,
-            newer_than=newer_than,
-        )
-        return await full_page(session, where, limit, cursor), session.now
-
-    page, now = run(context, load)
-    if json:
-        print_json({"tasks": [task_view(task) for task in page.tasks], "cursor": page.cursor})
-        return
-    rows = [task_row(task, now) for task in page.tasks]
-    print_table(rows, keep=2, room=_room(status, type, tenant, queue))
-    if not page.tasks:
-        hint("no matching tasks")
-    if page.cursor:
-        hint(f"more with --cursor {page.cursor}")
+    page, more, now = load_tasks(context, status, filters, limit, cursor)
+    print_list(
+        "tasks",
+        [task_view(task, redaction.current()) for task in page],
+        [_row(task, now) for task in page],
+        json=json,
+        empty="no matching tasks",
+        keep=2,
+        room=_columns_by_use(status, filters),
+        cursor=more,
+    )
 
 
-async def full_page(session: Session, where: Filter, limit: int, cursor: str | None) -> Page:
-    """Return as many tasks as were asked for, if there are so many."""
-    found: list[Task] = []
-    for _ in range(LOOKS):
-        page = await session.store.views.find(where, limit=limit - len(found), cursor=cursor)
-        found += page.tasks
-        cursor = page.cursor
-        if cursor is None or len(found) >= limit:
-            break
-    return Page(tasks=tuple(found), cursor=cursor)
+def load_tasks(
+    context: typer.Context,
+    statuses: Iterable[Status],
+    filters: opt.Filters,
+    limit: int,
+    cursor: Cursor,
+) -> tuple[list[Task], Cursor, float]:
+    """Return the tasks that match, the cursor of the next page, and the present time."""
+
+    async def load(session: Session) -> tuple[list[Task], Cursor, float]:
+        where = opt.task_filter(session.now, statuses=statuses, **filters)
+
+        async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Task], Cursor]:
+            page = await session.store.views.find(where, limit=limit, cursor=cursor)
+            return page.tasks, page.cursor
+
+        return *await fill_page(find, limit, cursor), session.now
+
+    return run(context, load)
 
 
-def task_row(task: Task, now: float) -> Row:
+def _row(task: Task, now: float) -> Row:
     return {
         "ID": task.id,
         "STATUS": status_text(task.status),
@@ -92,16 +93,16 @@ def task_row(task: Task, now: float) -> Row:
     }
 
 
-def _room(
-    status: Sequence[Status], type: str | None, tenant: str | None, queue: str | None
-) -> list[str]:
+def _columns_by_use(status: Sequence[Status], filters: opt.Filters) -> list[str]:
     """Order the columns: errors come early when the list is filtered by status, filtered fields
     last.
     """
-    told = ("SAYS", "TYPE") if status else ("TYPE", "SAYS")
-    names = ("ID", "STATUS", "SINCE", *told, "TENANT", "STAGE", "QUEUE")
-    known = {"STATUS": len(status) == 1, "TYPE": type, "TENANT": tenant, "QUEUE": queue}
-    return sorted(names, key=lambda name: bool(known.get(name)))
+    middle = ("SAYS", "TYPE") if status else ("TYPE", "SAYS")
+    names = ("ID", "STATUS", "SINCE", *middle, "TENANT", "STAGE", "QUEUE")
+    known = {name.upper() for name, value in filters.items() if value}
+    if len(status) == 1:
+        known.add("STATUS")
+    return sorted(names, key=lambda name: name in known)
 
 
 def error_message(task: Task) -> str:
@@ -114,22 +115,23 @@ def error_message(task: Task) -> str:
 @tasks.command(epilog=f"JSON: {TASK_KEYS}; {DETAIL_KEYS}.")
 def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
     """Show everything about one task."""
+    show_task(context, id, json=json)
 
-    async def load(session: Session) -> tuple[Detail, Session]:
-        detail = await session.store.views.detail(id)
-        if detail is None:
-            raise TaskNotFound(id)
-        return detail, session
 
-    detail, session = run(context, load)
+def show_task(
+    context: typer.Context, task_id: str, *, json: bool, only_suspended: bool = False
+) -> None:
+    async def load(session: Session) -> tuple[Detail, float]:
+        detail = await session.load_detail(task_id)
+        if only_suspended and not detail.task.suspended:
+            raise NotSuspended(task_id, detail.task.status)
+        return detail, session.now
+
+    detail, now = run(context, load)
     if json:
-        print_json(detail_view(detail, session.now))
+        print_json(detail_view(detail, redaction.current(), now=now))
     else:
-        print_task(detail, session.now)
-
-
-JSON_REPORT = "JSON: done (taskId, status, pauseRequested, cancelRequested), refused (taskId, "
-JSON_REPORT += "code, message)."
+        print_task(detail, now)
 
 
 @tasks.command(epilog=JSON_REPORT)
@@ -137,7 +139,7 @@ def pause(
     context: typer.Context, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
 ) -> int:
     """Pause tasks at once, or after the stage that runs."""
-    return _each(context, ids, json, lambda s, i: s.control.pause(i, reason=reason))
+    return _send_command(context, ids, Control.pause, json=json, reason=reason)
 
 
 @tasks.command(epilog=JSON_REPORT)
@@ -150,12 +152,8 @@ def resume(
     json: opt.Json = False,
 ) -> int:
     """Resume paused tasks, or withdraw a requested pause."""
-    return _each(
-        context,
-        ids,
-        json,
-        lambda s, i: s.control.resume(i, reason=reason, force=force),
-        onward=True,
+    return _send_command(
+        context, ids, Control.resume, json=json, onward=True, reason=reason, force=force
     )
 
 
@@ -164,7 +162,7 @@ def cancel(
     context: typer.Context, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
 ) -> int:
     """Cancel tasks at once, or after the stage that runs."""
-    return _each(context, ids, json, lambda s, i: s.control.cancel(i, reason=reason))
+    return _send_command(context, ids, Control.cancel, json=json, reason=reason)
 
 
 @tasks.command(epilog=JSON_REPORT)
@@ -181,15 +179,9 @@ def retry(
     json: opt.Json = False,
 ) -> int:
     """Retry tasks from their checkpoints; failures count from zero."""
-    return _each(
-        context,
-        ids,
-        json,
-        lambda s, i: s.control.retry(
-            i, reason=reason, from_checkpoint=not from_scratch, force=force
-        ),
-        onward=not from_scratch,
-    )
+    onward = not from_scratch
+    terms = {"reason": reason, "from_checkpoint": onward, "force": force}
+    return _send_command(context, ids, Control.retry, json=json, onward=onward, **terms)
 
 
 @tasks.command(epilog=JSON_REPORT)
@@ -202,20 +194,20 @@ def rollback(
     json: opt.Json = False,
 ) -> int:
     """Undo the stages that ran, last stage first."""
-    return _each(context, ids, json, lambda s, i: s.control.rollback(i, reason=reason, force=force))
+    return _send_command(context, ids, Control.rollback, json=json, reason=reason, force=force)
 
 
-def _each(
+def _send_command(
     context: typer.Context,
     ids: Sequence[str],
-    json: bool,
-    ask: Callable[[Session, str], Awaitable[Task]],
+    command: Callable[..., Awaitable[Task]],
     *,
+    json: bool,
     onward: bool = False,
+    **terms: Any,
 ) -> int:
-    async def whole(session: Session) -> BatchReport:
-        if onward:
-            return await act_onward(session, ids, lambda task_id: ask(session, task_id))
-        return await act(ids, lambda task_id: ask(session, task_id))
+    async def send(session: Session) -> BatchReport:
+        ask = partial(command, session.control, **terms)
+        return await (act_onward(session, ids, ask) if onward else act(ids, ask))
 
-    return print_report(run(context, whole), json=json)
+    return print_report(run(context, send), json=json)

@@ -1,4 +1,4 @@
-"""`holdfast tenants`: how tenants stand, for a person after a restart or in the night."""
+"""`holdfast tenants` shows what runs and waits for tenants, and holds and releases them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import print_fields, print_json, prose, say, status_text
+from holdfast.cli.output.printer import (
+    print_answer,
+    print_fields,
+    print_json,
+    prose,
+    say,
+    status_text,
+)
 from holdfast.cli.session import Session, person, run
 from holdfast.domain.phrases import count
 from holdfast.domain.redaction import Redactor
@@ -31,14 +38,8 @@ Until = Annotated[
 ]
 
 
-@tenants.callback()
-def of_tenants() -> None:
-    """Show what runs and waits for a tenant; hold and release."""
-
-
 @tenants.command(
-    epilog=f"JSON: tenants (each: {keys(TenantState)}). "
-    "Exit code 3: a tenant of whom nothing is known."
+    epilog=f"JSON: tenants (each: {keys(TenantState)}). Exit code 3: nothing is known of a tenant."
 )
 def show(
     context: typer.Context,
@@ -50,20 +51,20 @@ def show(
     async def load(session: Session) -> tuple[list[TenantOverview], Redactor]:
         return await overviews(session.app, tenants), session.app.redactor
 
-    found, hide = run(context, load)
+    loaded, hide = run(context, load)
     if json:
-        print_json({"tenants": [one.view(hide) for one in found]})
+        print_json({"tenants": [overview.view(hide) for overview in loaded]})
     else:
-        for number, one in enumerate(found):
-            _print(one, first=number == 0)
-    known = all(one.active or one.latest for one in found)
+        for number, overview in enumerate(loaded):
+            if number:
+                say()
+            _print_overview(overview)
+    known = all(overview.active or overview.latest for overview in loaded)
     return Exit.OK if known else Exit.NOT_FOUND
 
 
-def _print(one: TenantOverview, *, first: bool) -> None:
-    if not first:
-        say()
-    status, view, active = one.status, one.lock, one.active
+def _print_overview(overview: TenantOverview) -> None:
+    status, view, active = overview.status, overview.lock, overview.active
     checkpoint = "yes" if status.has_checkpoint else "none"
     print_fields(
         {
@@ -76,14 +77,14 @@ def _print(one: TenantOverview, *, first: bool) -> None:
             "checkpoint": checkpoint if active else None,
             "lock": f"{view.locked_by or 'free'}, last fence {view.fence}",
             "waiting": count(view.waiting, "task"),
-            "held": _who(one.hold) if one.hold else None,
+            "held": _describe_hold(overview.hold) if overview.hold else None,
         }
     )
-    for task_id in one.line:
+    for task_id in overview.line:
         say(f"            {task_id}")
-    if view.waiting > len(one.line):
-        say(f"            … and {view.waiting - len(one.line)} more")
-    prose(redaction.text(one.next))
+    if view.waiting > len(overview.line):
+        say(f"            … and {view.waiting - len(overview.line)} more")
+    prose(redaction.text(overview.next))
 
 
 @tenants.command(epilog="JSON: tenantId, held, changed (false: it was held already), waitingFor.")
@@ -101,21 +102,13 @@ def hold(
     """
 
     async def ask(session: Session) -> HoldAnswer:
-        asker = session.app.tenants.acting_as(*person())
-        return await asker.hold(tenant, reason=reason, until=until)
+        tenants = session.app.tenants.acting_as(*person())
+        return await tenants.hold(tenant, reason=reason, until=until)
 
     answer = run(context, ask)
-    if json:
-        print_json(
-            {
-                "tenantId": tenant,
-                "held": True,
-                "changed": answer.changed,
-                "waitingFor": answer.waiting_for,
-            }
-        )
-        return
-    say(f"{tenant}  {answer}{'' if answer.changed else ' (it was held already)'}")
+    view = {"tenantId": tenant, "held": True, "changed": answer.changed}
+    line = f"{tenant}  {answer}{'' if answer.changed else ' (it was held already)'}"
+    print_answer(view | {"waitingFor": answer.waiting_for}, line, json=json)
 
 
 @tenants.command(epilog="JSON: tenantId, held, changed (false: it was not held).")
@@ -128,10 +121,8 @@ def release(
         return await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
 
     changed = run(context, ask)
-    if json:
-        print_json({"tenantId": tenant, "held": False, "changed": changed})
-        return
-    say(f"{tenant}  {'released' if changed else 'was not held'}")
+    line = f"{tenant}  {'released' if changed else 'was not held'}"
+    print_answer({"tenantId": tenant, "held": False, "changed": changed}, line, json=json)
 
 
 @tenants.command(epilog=f"JSON: holds (each: {keys(HoldView)}).")
@@ -141,17 +132,17 @@ def holds(context: typer.Context, json: opt.Json = False) -> None:
     async def load(session: Session) -> tuple[list[SwitchSetting], Redactor]:
         return await session.app.tenants.holds(), session.app.redactor
 
-    found, hide = run(context, load)
+    holds, hide = run(context, load)
     if json:
-        print_json({"holds": [hold_view(one, hide) for one in found]})
+        print_json({"holds": [hold_view(hold, hide) for hold in holds]})
         return
-    for one in found:
-        say(f"{one.name}  {_who(one)}")
-    if not found:
+    for hold in holds:
+        say(f"{hold.name}  {_describe_hold(hold)}")
+    if not holds:
         say("no tenant is held")
 
 
-def _who(hold: SwitchSetting) -> str:
+def _describe_hold(hold: SwitchSetting) -> str:
     reason = redaction.text(hold.by.reason)
     why = f" ({reason})" if reason else ""
     end = f", until {iso(hold.until)}" if hold.until is not None else ""

@@ -1,4 +1,4 @@
-"""`holdfast tokens`: who may use the HTTP API, and for what."""
+"""`holdfast tokens` creates, lists and revokes tokens for the HTTP API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.extras import check_server
-from holdfast.cli.output.printer import Row, hint, print_json, print_table, say
+from holdfast.cli.output.printer import Row, hint, print_json, print_list, say
 from holdfast.cli.process.directory_lock import alone_in
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidSetting, Refused
@@ -38,11 +38,6 @@ class NameTaken(Refused, stored_name="NameTaken"):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is a token {name} already; revoke it first, or take another name")
-
-
-@tokens.callback()
-def of_tokens() -> None:
-    """Create, list and revoke tokens for the HTTP API. A change takes effect within a second."""
 
 
 @tokens.command(epilog="JSON: token, and the keys of `list`.")
@@ -80,15 +75,15 @@ def create(
         expires_at=None if expires is None else now + seconds(expires),
         rate=rate,
     )
-    with _changing(path) as found:
-        if any(name in (one.name, one.id) for one in found):
+    with _change_file(path) as known:
+        if any(name in (other.name, other.id) for other in known):
             raise NameTaken(name)
-        found.append(token)
+        known.append(token)
     if json:
-        print_json({"token": text, **_shape(token, now)})
+        print_json({"token": text, **_view(token, now)})
         return
     print(text)
-    hint(f"{path} has only the hash: you see the token this once")
+    hint(f"{path} has only the hash: the token is not shown again")
     if file is not None:
         hint(f"for the service: export {SETTING}={path}")
 
@@ -99,17 +94,19 @@ def create(
     "expired, rate).",
 )
 def list_(*, file: File = None, json: opt.Json = False) -> None:
-    """The tokens there are; never a secret."""
+    """List the tokens, without their secrets."""
     check_server()
     from holdfast.server.auth.tokens import read
 
-    now, found = time.time(), read(_path(file))
-    if json:
-        print_json({"tokens": [_shape(token, now) for token in found]})
-        return
-    print_table([_row(token, now) for token in found], keep=3)
-    if not found:
-        hint("there are no tokens; create one: holdfast tokens create NAME --role viewer")
+    now, known = time.time(), read(_path(file))
+    print_list(
+        "tokens",
+        [_view(token, now) for token in known],
+        [_row(token, now) for token in known],
+        json=json,
+        empty="there are no tokens; create one: holdfast tokens create NAME --role viewer",
+        keep=3,
+    )
 
 
 @tokens.command(epilog="JSON: revoked (the keys of `list`, for each).")
@@ -119,34 +116,34 @@ def revoke(
     file: File = None,
     json: opt.Json = False,
 ) -> None:
-    """Revoke a token: the service accepts it no longer."""
+    """Revoke a token. Within a second, the service no longer accepts it."""
     check_server()
     from holdfast.server.auth.tokens import without
 
     now = time.time()
-    with _changing(_path(file)) as found:
-        kept = without(found, name)
-        gone = [token for token in found if token not in kept]
-        found[:] = kept
+    with _change_file(_path(file)) as known:
+        kept = without(known, name)
+        gone = [token for token in known if token not in kept]
+        known[:] = kept
     if json:
-        print_json({"revoked": [_shape(token, now) for token in gone]})
+        print_json({"revoked": [_view(token, now) for token in gone]})
         return
     for token in gone:
         say(f"revoked {token.name} ({token.id})")
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[list[Token]]:
+def _change_file(path: Path) -> Iterator[list[Token]]:
     """Yield the tokens and write the list afterwards; a lock makes concurrent changes wait."""
     from holdfast.server.auth.tokens import read, write
 
     if not path.parent.is_dir():
         raise InvalidSetting(SETTING, str(path), "there is no such directory")
     with alone_in(path.parent):
-        found = list(read(path)) if path.exists() else []
-        yield found
+        tokens = list(read(path)) if path.exists() else []
+        yield tokens
         try:
-            write(path, found)
+            write(path, tokens)
         except OSError as error:
             raise InvalidSetting(SETTING, str(path), error.strerror or str(error)) from error
 
@@ -158,16 +155,16 @@ def _path(given: Path | None) -> Path:
     return path.absolute()
 
 
-def _shape(token: Token, now: float) -> dict[str, Any]:
-    ends = token.expires_at
+def _view(token: Token, now: float) -> dict[str, Any]:
+    end = token.expires_at
     return {
         "id": token.id,
         "name": token.name,
         "role": token.role,
         "tenants": list(token.tenants),
         "createdAt": iso(token.created_at),
-        "expiresAt": None if ends is None else iso(ends),
-        "expired": ends is not None and ends <= now,
+        "expiresAt": None if end is None else iso(end),
+        "expired": end is not None and end <= now,
         "rate": token.rate,
     }
 
@@ -176,7 +173,7 @@ def _row(token: Token, now: float) -> Row:
     return {
         "NAME": token.name,
         "ROLE": token.role,
-        "EXPIRES": _ends(token.expires_at, now),
+        "EXPIRES": _format_end(token.expires_at, now),
         "ID": token.id,
         "TENANTS": ",".join(token.tenants) or "all",
         "RATE": "-" if token.rate is None else f"{token.rate:g}/s",
@@ -184,7 +181,7 @@ def _row(token: Token, now: float) -> Row:
     }
 
 
-def _ends(at: float | None, now: float) -> str:
+def _format_end(at: float | None, now: float) -> str:
     if at is None:
         return "never"
     return f"in {span(at - now)}" if at > now else "expired"

@@ -1,8 +1,8 @@
-"""`holdfast triggers` lists triggers, shows one, and sends it commands."""
+"""`holdfast triggers` adds triggers, lists them, shows one, and sends it commands."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -10,26 +10,41 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.apps import load_app_for, run_on
-from holdfast.cli.commands.trigger_add import ADD_HELP, add
-from holdfast.cli.output.printer import hint, print_json, print_table, say
-from holdfast.cli.output.trigger_view import (
-    DETAIL_KEYS,
-    TRIGGER_KEYS,
-    detail_view,
-    print_trigger,
+from holdfast.cli.apps import load_app_for, load_submission, run_on
+from holdfast.cli.output import redaction
+from holdfast.cli.output.printer import (
+    hint,
+    print_answer,
+    print_json,
+    print_list,
+    say,
     status_text,
-    trigger_row,
-    trigger_view,
-    written,
 )
+from holdfast.cli.output.trigger_view import format_time, local, print_trigger, trigger_row
+from holdfast.cli.pages import Cursor, fill_page
 from holdfast.cli.session import Session, person, run
-from holdfast.domain.trigger.trigger import UNFINISHED, Trigger, TriggerStatus
+from holdfast.domain import names
+from holdfast.domain.errors import InvalidSchedule
+from holdfast.domain.trigger.trigger import (
+    UNFINISHED,
+    Misfire,
+    Overlap,
+    Trigger,
+    TriggerStatus,
+)
 from holdfast.engine import Holdfast
 from holdfast.engine.triggers.control import TriggerHandle
-from holdfast.ports import TriggerPage
+from holdfast.engine.triggers.declared_triggers import TriggerTerms
+from holdfast.insight.views.triggers import (
+    TriggerDetail,
+    TriggerView,
+    trigger_detail_view,
+    trigger_view,
+)
+from holdfast.insight.views.view import keys
 
-LOOKS = 50  # a page may come back short; after so many the cursor says where to go on
+TRIGGER_KEYS = keys(TriggerView)
+DETAIL_KEYS = keys(TriggerDetail, without=TriggerView)
 NEXT_SHOWN = 3
 
 triggers = typer.Typer(help="Submit tasks at a time, at an interval or by cron.")
@@ -57,39 +72,27 @@ def list_triggers(
 ) -> None:
     """List triggers by id. FROM is `code` (declared in code) or `call` (created by a call)."""
 
-    async def load(session: Session) -> TriggerPage:
-        opt.filtered(session.now, tenant=tenant)
-        return await _full_page(session, status, tenant, limit, cursor)
+    names.check_any("tenant", tenant)
 
-    page = run(context, load)
-    if json:
-        told = [trigger_view(trigger) for trigger in page.triggers]
-        print_json({"triggers": told, "cursor": page.cursor})
-        return
-    print_table([trigger_row(trigger) for trigger in page.triggers], keep=2)
-    if not page.triggers:
-        hint("no matching triggers")
-    if page.cursor:
-        hint(f"more with --cursor {page.cursor}")
+    async def load(session: Session) -> tuple[list[Trigger], Cursor]:
+        async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Trigger], Cursor]:
+            page = await session.schedule.page(
+                statuses=status, tenant=tenant, limit=limit, cursor=cursor
+            )
+            return page.triggers, page.cursor
 
+        return await fill_page(find, limit, cursor)
 
-async def _full_page(
-    session: Session,
-    statuses: list[TriggerStatus],
-    tenant: str | None,
-    limit: int,
-    cursor: str | None,
-) -> TriggerPage:
-    found: list[Trigger] = []
-    for _ in range(LOOKS):
-        page = await session.schedule.page(
-            statuses=statuses, tenant=tenant, limit=limit - len(found), cursor=cursor
-        )
-        found += page.triggers
-        cursor = page.cursor
-        if cursor is None or len(found) >= limit:
-            break
-    return TriggerPage(triggers=tuple(found), cursor=cursor)
+    page, more = run(context, load)
+    print_list(
+        "triggers",
+        [trigger_view(trigger, redaction.current()) for trigger in page],
+        [trigger_row(trigger) for trigger in page],
+        json=json,
+        empty="no matching triggers",
+        keep=2,
+        cursor=more,
+    )
 
 
 @triggers.command(epilog=f"JSON: {TRIGGER_KEYS}, {DETAIL_KEYS}.")
@@ -102,7 +105,7 @@ def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
 
     trigger, upcoming, now = run(context, load)
     if json:
-        print_json(detail_view(trigger, upcoming))
+        print_json(trigger_detail_view(trigger, upcoming, redaction.current()))
     else:
         print_trigger(trigger, upcoming, now)
 
@@ -128,15 +131,12 @@ def next(
         print_json({"triggerId": trigger.id, "status": trigger.status, "next": times})
         return
     for moment in upcoming:
-        say(written(moment))
+        say(format_time(moment))
     if trigger.status in (TriggerStatus.PAUSED, TriggerStatus.SUSPENDED):
         hint(f"it is {trigger.status}: it would fire at these times if resumed now")
     elif not upcoming:
         ended = trigger.status not in UNFINISHED
         hint(f"it is {trigger.status} and fires no more" if ended else "no fire time is left")
-
-
-JSON_ASKED = "JSON: triggerId, status."
 
 
 @triggers.command(epilog="JSON: triggerId, status, taskId.")
@@ -155,52 +155,122 @@ def fire(
     The code of the app makes the payload, so this command needs the app.
     """
 
-    async def act(named: Holdfast) -> tuple[str, Trigger]:
-        handle = await named.schedule.acting_as(*person()).get(id)
+    async def act(loaded: Holdfast) -> tuple[str, Trigger]:
+        handle = await loaded.schedule.acting_as(*person()).get(id)
         task = await handle.fire(reason)
         return task.id, await handle.info()
 
-    task_id, trigger = run_on(load_app_for(context, app), act, looks_only=True)
-    if json:
-        print_json({"triggerId": trigger.id, "status": trigger.status, "taskId": task_id})
-    else:
-        say(Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(f"  task {task_id}"))
+    task_id, trigger = run_on(load_app_for(context, app), act, needs_store=True)
+    view = {"triggerId": trigger.id, "status": trigger.status, "taskId": task_id}
+    line = Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(f"  task {task_id}")
+    print_answer(view, line, json=json)
 
 
-@triggers.command(epilog=JSON_ASKED)
-def pause(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Stop firing until the trigger is resumed."""
-    _send_command(context, id, lambda handle: handle.pause(reason), json=json)
+def _add_command(command: Callable[..., Awaitable[TriggerStatus]], help: str) -> None:
+    @triggers.command(command.__name__, help=help, epilog="JSON: triggerId, status.")
+    def send_command(
+        context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False
+    ) -> None:
+        async def send(session: Session) -> tuple[str, TriggerStatus]:
+            handle = await session.schedule.get(id)
+            return handle.id, await command(handle, reason)
+
+        trigger_id, status = run(context, send)
+        line = Text(f"{trigger_id}  ") + status_text(status)
+        print_answer({"triggerId": trigger_id, "status": status}, line, json=json)
 
 
-@triggers.command(epilog=JSON_ASKED)
-def resume(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """Resume a trigger. Its misfire policy decides about the fire times that it missed."""
-    _send_command(context, id, lambda handle: handle.resume(reason), json=json)
+_add_command(TriggerHandle.pause, "Stop firing until the trigger is resumed.")
+_add_command(
+    TriggerHandle.resume,
+    "Resume a trigger. Its misfire policy decides about the fire times that it missed.",
+)
+_add_command(
+    TriggerHandle.cancel,
+    "End a trigger. One that is declared in code stays ended until its declaration changes.",
+)
 
 
-@triggers.command(epilog=JSON_ASKED)
-def cancel(context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False) -> None:
-    """End a trigger. One that is declared in code stays ended until its declaration changes."""
-    _send_command(context, id, lambda handle: handle.cancel(reason), json=json)
-
-
-def _send_command(
+@triggers.command(epilog=f"JSON: {TRIGGER_KEYS}.")
+def add(
     context: typer.Context,
-    trigger_id: str,
-    ask: Callable[[TriggerHandle[Any]], Awaitable[TriggerStatus]],
     *,
-    json: bool,
+    app: opt.App,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The id of the trigger.")],
+    type: Annotated[
+        str, typer.Option(metavar="NAME", help="The type of the tasks that it creates.")
+    ],
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Fire once: 2026-01-31T03:00:00+08:00.")
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="15m", help="Fire at this interval, from now on.")
+    ] = None,
+    cron: Annotated[
+        str | None,
+        typer.Option(metavar="'0 3 * * *'", help="Fire by minute, hour, day, month, weekday."),
+    ] = None,
+    tz: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="The time zone of --cron; default: UTC.")
+    ] = None,
+    payload: opt.Payload = "null",
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The tenant of the tasks.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The queue of the tasks.")
+    ] = None,
+    misfire: Annotated[
+        Misfire, typer.Option(help="What to do about missed fire times.")
+    ] = Misfire.ONCE,
+    overlap: Annotated[
+        Overlap, typer.Option(help="What to do while the last task has not ended.")
+    ] = Overlap.ALLOW,
+    jitter: Annotated[
+        str, typer.Option(metavar="30s", help="Fire up to this much later, at random.")
+    ] = "0s",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a trigger of this name.")
+    ] = False,
+    json: opt.Json = False,
 ) -> None:
-    async def whole(session: Session) -> tuple[str, TriggerStatus]:
-        handle = await session.schedule.get(trigger_id)
-        return handle.id, await ask(handle)
+    """Create a trigger with --at, --every or --cron.
 
-    found, status = run(context, whole)
-    if json:
-        print_json({"triggerId": found, "status": status})
-    else:
-        say(Text(f"{found}  ") + status_text(status))
+    If you repeat the command with the same definition, it returns the existing trigger.
+    """
+    name = names.check("trigger", name)
+    if [at, every, cron].count(None) != 2:
+        raise opt.WrongUsage("give one of --at, --every and --cron")
+    if tz is not None and cron is None:
+        raise opt.WrongUsage("--tz needs --cron; --at contains its own offset")
+    terms = TriggerTerms(
+        name=name, tenant=tenant, queue=queue, misfire=misfire, overlap=overlap, jitter=jitter
+    )
+    loaded, target, content = load_submission(context, app, type, payload)
+
+    async def make(app: Holdfast) -> Trigger:
+        schedule = app.schedule.acting_as(*person())
+        made: TriggerHandle[Any]
+        if at is not None:
+            made = await schedule.at(_parse_time(at), target, content, replace=replace, **terms)
+        elif every is not None:
+            made = await schedule.every(every, target, content, replace=replace, **terms)
+        else:
+            made = await schedule.cron(
+                cron or "", target, content, tz=tz or "UTC", replace=replace, **terms
+            )
+        return await made.info()
+
+    trigger = run_on(loaded, make)
+    due = trigger.fire_time
+    then = "" if due is None else f"  fires at {local(due, trigger.schedule)}"
+    line = Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(then)
+    print_answer(trigger_view(trigger, redaction.current()), line, json=json)
 
 
-triggers.command(epilog=ADD_HELP)(add)
+def _parse_time(text: str) -> datetime:
+    """Parse a point in time; the schedule itself refuses one without a time zone."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidSchedule(text, "write a time such as 2026-01-31T03:00:00+08:00") from None

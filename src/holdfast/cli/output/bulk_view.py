@@ -1,4 +1,4 @@
-"""Bulk actions are formatted here, for people and as JSON."""
+"""Bulk actions are formatted here for people."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from rich.text import Text
 
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, at, print_fields, since
+from holdfast.cli.output.progress import Estimate
 from holdfast.domain.durations import written
 from holdfast.domain.phrases import count, span
+from holdfast.domain.plain import plain_line
 from holdfast.domain.plan.plan import FailureRate
 from holdfast.domain.task.state import Status
 from holdfast.engine.bulk.order import DONE, HALTED, STUCK, BulkInfo
-from holdfast.insight.views import bulk as views
-from holdfast.insight.views.view import keys
 from holdfast.ports import Filter
-
-BULK_KEYS = keys(views.BulkView)
-PREVIEW_KEYS = keys(views.BulkPreviewView, sample=views.SampleView)
-bulk_preview_view = views.bulk_preview_view
 
 WRONG = frozenset({HALTED, STUCK})
 
@@ -35,7 +31,7 @@ def row(info: BulkInfo, now: float) -> Row:
         "COMMAND": info.command,
         "PHASE": phase_text(info.phase),
         "DONE": str(info.counts.done),
-        "LEFT": _left(info),
+        "LEFT": _format_left(info),
         "AGO": span(now - info.created_at),
         "REFUSED": str(sum(info.counts.refused.values())),
         Status.FAILED: str(info.counts.failed),
@@ -44,7 +40,7 @@ def row(info: BulkInfo, now: float) -> Row:
     }
 
 
-def _left(info: BulkInfo) -> str:
+def _format_left(info: BulkInfo) -> str:
     return f"{info.left}+" if info.more and not info.over else str(info.left)
 
 
@@ -84,14 +80,14 @@ def _canary(info: BulkInfo) -> str | None:
 def count_words(info: BulkInfo) -> Iterator[str]:
     counts = info.counts
     yield f"{counts.done} done"
-    yield f"{_left(info)} left"
+    yield f"{_format_left(info)} left"
     for code, number in sorted(counts.refused.items()):
         yield f"{number} refused ({code})"
-    told = {"changed": counts.changed, "gone": counts.gone}
+    others = {"changed": counts.changed, "gone": counts.gone}
     if info.canary is not None:
-        told |= {"ended well": counts.ended, "not at rest": info.unknown}
+        others |= {"ended well": counts.ended, "not at rest": info.unknown}
         yield f"{counts.failed} failed again"
-    yield from (f"{number} {name}" for name, number in told.items() if number)
+    yield from (f"{number} {name}" for name, number in others.items() if number)
 
 
 def filter_words(where: Filter) -> Iterator[str]:
@@ -111,5 +107,13 @@ def line(info: BulkInfo) -> str:
     return f"{info.command} {info.phase}  {', '.join(count_words(info))}{why}"
 
 
-def bulk_view(info: BulkInfo) -> views.BulkView:
-    return views.bulk_view(info, redaction.current())
+def live_line(info: BulkInfo, estimate: Estimate, now: float) -> Text:
+    """Return the line that `watch` rewrites on a terminal, with the share that is done and how long
+    the rest takes at this rate.
+    """
+    words = [line(info)]
+    done = info.matching - info.left
+    if not info.over and info.matching > 0 and done >= 0:
+        left = estimate.time_left(now, done, info.left)
+        words.append(", ".join(filter(None, (f"{100 * done // info.matching} %", left))))
+    return Text(plain_line("  ".join(words)))

@@ -8,10 +8,10 @@ from typing import Any
 
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, at
+from holdfast.cli.pages import matching_tasks
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Store
 
-PAGE = 500
 NO_ERROR = "-"
 
 
@@ -58,14 +58,12 @@ async def group_by_cause(
 ) -> tuple[Sequence[SuspendedGroup], bool]:
     """Return the groups, the most frequent first, and whether all tasks were counted."""
     groups: dict[str, SuspendedGroup] = {}
-    seen, cursor = 0, None
-    while seen < at_most:
-        page = await store.views.find(where, limit=PAGE, cursor=cursor)
-        for task in page.tasks:
-            name = task.failure.fingerprint if task.failure else NO_ERROR
-            groups.setdefault(name, SuspendedGroup(name, task)).add(task)
-        seen, cursor = seen + len(page.tasks), page.cursor
-        if cursor is None:
+    counted, complete = 0, True
+    async for task in matching_tasks(store, where):
+        if counted == at_most:
+            complete = False
             break
-    ordered = sorted(groups.values(), key=lambda group: -group.count)
-    return ordered, cursor is None
+        name = task.failure.fingerprint if task.failure else NO_ERROR
+        groups.setdefault(name, SuspendedGroup(name, task)).add(task)
+        counted += 1
+    return sorted(groups.values(), key=lambda group: -group.count), complete

@@ -1,4 +1,4 @@
-"""A plan is formatted here as a page, as a frame of a live view, and as a line."""
+"""A plan is formatted here as a page, as JSON, as a frame of a live view, and as a line."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ from holdfast.cli.output.printer import (
     say,
     section,
     since,
+    status_text,
     table_of,
 )
 from holdfast.domain.phrases import count, some, span
 from holdfast.domain.plain import plain_line
 from holdfast.domain.plan import events as plan_events
 from holdfast.domain.plan.events import PlanEvent
-from holdfast.domain.plan.plan import SETTLED, SUSPENDED, MemberState, OnHalt, Plan, PlanStatus
+from holdfast.domain.plan.plan import SETTLED, MemberState, OnHalt, Plan
+from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.task import Task
 from holdfast.engine.plans.handle import PlanInfo
+from holdfast.insight.views import plans as views
+from holdfast.insight.views.tasks import failure_view
 
 EVENTS_SHOWN = 60
 FAILED_SHOWN = 10
@@ -38,15 +42,10 @@ BAR_CHARS = 30
 ALWAYS = (MemberState.COMPLETED, MemberState.FAILED)
 COMMON = frozenset({"event", "planId", "version", "at"})
 
-_STYLES = {
-    PlanStatus.RUNNING: "cyan",
-    PlanStatus.ROLLING_BACK: "cyan",
-    PlanStatus.COMPLETED: "green",
-}
 _THEN = {
     OnHalt.PAUSE: "it waits for a person",
     OnHalt.ROLLBACK: "the wave is rolled back",
-    OnHalt.ROLLBACK_PLAN: "all of it is rolled back",
+    OnHalt.ROLLBACK_PLAN: "the whole plan is rolled back",
 }
 
 
@@ -62,6 +61,15 @@ class FailedTask(msgspec.Struct, frozen=True, kw_only=True):
             return "no error is stored"
         return redaction.text(self.task.failure.summary)
 
+    def view(self, hide: Redactor) -> dict[str, Any]:
+        failure = self.task.failure if self.task else None
+        return {
+            "taskId": self.task_id,
+            "tenantId": self.tenant,
+            "state": self.state,
+            "error": failure_view(failure, hide) if failure else None,
+        }
+
 
 class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     """A plan with its failures and, if requested, its events."""
@@ -72,12 +80,16 @@ class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     failed_total: int
     events: Sequence[PlanEvent] | None
 
-
-def status_text(status: PlanStatus) -> Text:
-    if status in SUSPENDED:
-        return Text(status.value, style="bold red")
-    resting = "" if status in SETTLED or status is PlanStatus.READY else "yellow"
-    return Text(status.value, style=_STYLES.get(status, resting))
+    def view(self, hide: Redactor) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            **views.plan_view(self.info, hide),
+            **views.terms_view(self.plan),
+            "failed": [failed.view(hide) for failed in self.failed],
+            "failedTotal": self.failed_total,
+        }
+        if self.events is not None:
+            fields["events"] = [views.plan_event_view(event, hide) for event in self.events]
+        return fields
 
 
 def print_plan(shown: PlanReport, now: float) -> None:
@@ -113,7 +125,7 @@ def _head(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None
 
 
 def percent(progress: float) -> str:
-    """Never 100 % before it is."""
+    """Return the progress in percent, rounded down: 100% means that all is done."""
     return f"{int(progress * 100)}%"
 
 
@@ -151,10 +163,10 @@ def wave_rows(info: PlanInfo) -> Iterator[Row]:
 
 def _print_failed(shown: PlanReport) -> None:
     section(f"failed ({shown.failed_total})")
-    for one in shown.failed[:FAILED_SHOWN]:
-        undone = "" if one.state is MemberState.FAILED else f", {one.state}"
-        say(f"  {one.task_id}  {one.tenant or 'no tenant'}{undone}")
-        item("  ", one.message)
+    for failed in shown.failed[:FAILED_SHOWN]:
+        undone = "" if failed.state is MemberState.FAILED else f", {failed.state}"
+        say(f"  {failed.task_id}  {failed.tenant or 'no tenant'}{undone}")
+        item("  ", failed.message)
     if (more := shown.failed_total - FAILED_SHOWN) > 0:
         say(f"  and {more} more; --json has them")
 
@@ -164,12 +176,12 @@ def _print_events(events: Sequence[PlanEvent]) -> None:
     if len(events) > EVENTS_SHOWN:
         say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
     for event in events[-EVENTS_SHOWN:]:
-        told = ", ".join(_facts(msgspec.to_builtins(event)))
-        item(f"  {iso_seconds(event.at)}", f"{plan_events.name_of(event)}  {told}".rstrip())
+        facts = ", ".join(_facts(msgspec.to_builtins(event)))
+        item(f"  {iso_seconds(event.at)}", f"{plan_events.name_of(event)}  {facts}".rstrip())
 
 
-def _facts(told: dict[str, Any]) -> Iterator[str]:
-    for name, value in told.items():
+def _facts(fields: dict[str, Any]) -> Iterator[str]:
+    for name, value in fields.items():
         if name in COMMON or value in (None, "", ()):
             continue
         if name == "by":
@@ -189,16 +201,16 @@ def frame(info: PlanInfo, width: int) -> RenderableType:
     head = Text(f"{info.id}  ") + status_text(info.status) + Text(f"  wave {_wave(info)}")
     ends = "" if info.ends_in is None else f", ends in about {span(info.ends_in)}"
     table, _ = table_of(list(wave_rows(info)), keep=2, width=width)
-    said = [Text(plain_line(redaction.text(info.reason)))] if info.reason else []
-    return Group(head, Text(f"{bar(info)}{ends}"), *said, table)
+    reason = [Text(plain_line(redaction.text(info.reason)))] if info.reason else []
+    return Group(head, Text(f"{bar(info)}{ends}"), *reason, table)
 
 
 def line(info: PlanInfo) -> str:
     """Return the line that `watch` prints for each change when the output is not a terminal."""
     counts = {state: info.count(state) for state in MemberState}
-    told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+    states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     cancelling = ", is being cancelled" if info.cancelling else ""
     soaks = ", soaks" if info.soaks_for else ""
     why = f": {redaction.text(info.reason)}" if info.reason else ""
     wave = f"wave {info.wave} of {len(info.waves)}{soaks}"
-    return f"{info.status}{cancelling}  {percent(info.progress)}  {wave}  {told}{why}"
+    return f"{info.status}{cancelling}  {percent(info.progress)}  {wave}  {states}{why}"

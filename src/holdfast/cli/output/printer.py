@@ -1,4 +1,4 @@
-"""Printing: tables that fit the terminal, JSON that machines can rely on."""
+"""Commands print tables that fit the terminal, and JSON that machines can rely on."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from rich.text import Text
 
 from holdfast.domain.phrases import span
 from holdfast.domain.plain import plain_json, plain_line
+from holdfast.domain.plan.plan import SUSPENDED as PLAN_SUSPENDED
+from holdfast.domain.plan.plan import PlanStatus
 from holdfast.domain.task.envelope import iso
-from holdfast.domain.task.state import SETTLED, SUSPENDED, Status
+from holdfast.domain.task.state import SUSPENDED, Status
+from holdfast.domain.trigger.trigger import TriggerStatus
 
 GAP = 2
-SHRUNK_CHARS = 20  # of a column that may shrink, before the next is shown beside it
-SAYS: Mapping[str, int] = {"SAYS": SHRUNK_CHARS}  # what an error says
+SHRUNK_CHARS = 20  # a column that may shrink gets as many before the next column is shown
+SAYS: Mapping[str, int] = {"SAYS": SHRUNK_CHARS}  # the column of messages
 PIPE_WIDTH = 500  # nobody reads a pipe by columns: drop and cut nothing
 CELL_LIMIT = 200
 
@@ -42,27 +45,28 @@ def say(text: Cell = "", *, style: str | None = None) -> None:
 
 
 def prose(text: str) -> None:
-    """Sentences: broken between words where somebody reads them, and nowhere else."""
+    """Print sentences; on a terminal, lines break between words."""
     target = console()
     target.print(Text(plain_line(text)), soft_wrap=target.width == PIPE_WIDTH)
 
 
 def item(label: str, text: Cell, *, style: str | None = None, label_style: str = "") -> None:
-    """A line of a list. Where somebody reads it, it goes on below itself, not below its label;
-    no word is cut: it may be there to be copied."""
+    """Print a label and a text; on a terminal, the lines of the text stand below each other.
+    No word is cut, because somebody may copy it.
+    """
     target, head = console(), Text(f"{label}  ", style=label_style)
     lines: Sequence[Cell] = [text]
     if isinstance(text, str):
         lines = [plain_line(text)]
         if target.width != PIPE_WIDTH:
-            lines = _folded(plain_line(text), target.width - head.cell_len)
+            lines = _fold(plain_line(text), target.width - head.cell_len)
     for number, line in enumerate(lines):
         before = Text(" " * head.cell_len) if number else head
         target.print(before + Text("").append(line), style=style, soft_wrap=True)
 
 
-def _folded(text: str, width: int) -> list[str]:
-    """Ours, as Rich's own folding cuts words that are too long."""
+def _fold(text: str, width: int) -> list[str]:
+    """Break a text between words; Rich's own folding cuts words that are too long."""
     lines: list[str] = []
     for word in text.split(" "):
         if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
@@ -73,19 +77,55 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def hint(text: str) -> None:
-    """A word beside the answer; it must not end up in a pipe."""
-    console(stderr=True).print(Text(plain_line(text)), style="dim", soft_wrap=True)
+    """Print a remark on stderr, so that it does not end up in a pipe; an empty one is left out."""
+    if text:
+        console(stderr=True).print(Text(plain_line(text)), style="dim", soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """Print a warning on stderr."""
-    said = Text(plain_line(f"warning: {text}"))
-    console(stderr=True).print(said, style="yellow", soft_wrap=True)
+    message = Text(plain_line(f"warning: {text}"))
+    console(stderr=True).print(message, style="yellow", soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
     body = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     print(plain_json(body))
+
+
+def print_answer(view: Any, line: Cell, *, json: bool) -> None:
+    """Print the answer of a command: the view as JSON, or the line for people."""
+    if json:
+        print_json(view)
+    else:
+        say(line)
+
+
+def print_list(
+    name: str,
+    views: Sequence[Any],
+    rows: Sequence[Row],
+    *,
+    json: bool,
+    empty: str,
+    keep: int,
+    shrinks: Mapping[str, int] = SAYS,
+    room: Sequence[str] = (),
+    **others: Any,
+) -> None:
+    """Print a list: the views as JSON, with the keys of ``others`` beside them, or the rows as a
+    table.
+
+    A hint says that the list is ``empty``, and with which cursor the next page begins.
+    """
+    if json:
+        print_json({name: views, **others})
+        return
+    print_table(rows, keep=keep, shrinks=shrinks, room=room)
+    if not rows:
+        hint(empty)
+    if others.get("cursor") is not None:
+        hint(f"more with --cursor {others['cursor']}")
 
 
 def print_table(
@@ -95,11 +135,13 @@ def print_table(
     shrinks: Mapping[str, int] = SAYS,
     room: Sequence[str] = (),
 ) -> None:
-    """The columns of the rows, in order. What does not fit is left out from the right, but for
-    the first ``keep`` columns, and named in a hint; ids and the like are never cut. Those
-    that may shrink are cut short, down to so many characters, rather than left out.
+    """Print the columns of the rows, in order.
 
-    ``room``: all columns, in the order in which they get room, where that is another."""
+    Columns that do not fit are left out from the right and named in a hint; the first ``keep``
+    columns always stay. Ids are never cut. A column in ``shrinks`` is cut down to that many
+    characters before it is left out. ``room`` lists all columns in the order in which they get
+    room, if that is another order.
+    """
     if not rows:
         return
     target = console()
@@ -125,7 +167,7 @@ def table_of(
     columns = {name: fitting[name] for name in natural if name in fitting}
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_edge=False)
     for name, wide in columns.items():
-        least = wide if name == "ID" else None  # it is there to be copied
+        least = wide if name == "ID" else None  # people copy it
         most = wide if name in shrinks else None
         table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
     for row in shown:
@@ -140,13 +182,15 @@ def _natural_width(name: str, rows: Sequence[Mapping[str, Text]]) -> int:
 def _fitting(
     natural: Mapping[str, int], keep: int, width: int, shrinks: Mapping[str, int]
 ) -> dict[str, int]:
-    """The columns that are shown, and how wide; those that shrink have what the rest leaves."""
+    """Return the columns that are shown, and their widths; those that shrink get what the others
+    leave.
+    """
     columns: dict[str, int] = {}
     left = width
     for name, wide in natural.items():
         least = min(wide, shrinks.get(name, wide))
-        wished = 0 if name in shrinks else _wished(columns, natural, shrinks)
-        if len(columns) >= keep and least + wished > left:
+        reserved = 0 if name in shrinks else _reserved_width(columns, natural, shrinks)
+        if len(columns) >= keep and least + reserved > left:
             continue
         columns[name] = least
         left -= least + GAP
@@ -159,7 +203,9 @@ def _fitting(
     return columns
 
 
-def _wished(columns: Mapping[str, int], natural: Mapping[str, int], shrinks: Iterable[str]) -> int:
+def _reserved_width(
+    columns: Mapping[str, int], natural: Mapping[str, int], shrinks: Iterable[str]
+) -> int:
     """Return the width that shrinking columns should get before a later column gets any."""
     shrunk = [name for name in shrinks if name in columns]
     return sum(max(0, min(natural[name], SHRUNK_CHARS) - columns[name]) for name in shrunk)
@@ -173,21 +219,24 @@ def _cell(value: Cell) -> Text:
 
 
 def print_fields(fields: Mapping[str, Cell | None]) -> None:
-    """Name and value, an item for each; what is empty is left out."""
+    """Print a line for each name and value; empty values are left out."""
     given = {name: value for name, value in fields.items() if value}
     wide = max(map(len, given), default=0)
     for name, value in given.items():
         item(f"{name:<{wide}}", value, label_style="dim")
 
 
-_STYLES = {Status.RUNNING: "cyan", Status.ROLLING_BACK: "cyan", Status.COMPLETED: "green"}
+_STYLES: dict[str, str] = {
+    **dict.fromkeys({*SUSPENDED, *PLAN_SUSPENDED, TriggerStatus.SUSPENDED}, "bold red"),
+    **dict.fromkeys((Status.RUNNING, Status.ROLLING_BACK, TriggerStatus.PROCESSING), "cyan"),
+    **dict.fromkeys((Status.CREATED, Status.RETRYING, Status.PAUSED), "yellow"),
+    Status.COMPLETED: "green",
+}
 
 
-def status_text(status: Status) -> Text:
-    if status in SUSPENDED:
-        return Text(status.value, style="bold red")
-    resting = "" if status in SETTLED or status is Status.PENDING else "yellow"
-    return Text(status.value, style=_STYLES.get(status, resting))
+def status_text(status: Status | PlanStatus | TriggerStatus) -> Text:
+    """Return the status in its colour; statuses of one name look the same everywhere."""
+    return Text(status.value, style=_STYLES.get(status, ""))
 
 
 def section(name: str) -> None:

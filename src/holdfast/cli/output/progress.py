@@ -11,11 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from holdfast.cli.output.printer import console
 from holdfast.domain.phrases import span
 
-Advance = Callable[[int], None]  # is told how many are done by now
+Advance = Callable[[int], None]  # receives how many are done by now
 
 
 def is_watched(*, json: bool) -> bool:
-    """Return whether a person looks: on a terminal, and not for JSON."""
+    """Return whether a person watches: on a terminal, and not for JSON."""
     return not json and sys.stderr.isatty()
 
 
@@ -42,8 +42,8 @@ class Estimate:
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
 
-    def left(self, now: float, done: int, left: int) -> str:
-        """Say how long it still takes; empty where nobody can tell."""
+    def time_left(self, now: float, done: int, left: int) -> str:
+        """Return how long it still takes, as text; empty as long as that is not known."""
         if self._first is None:
             self._first = now, done
         then, before = self._first

@@ -175,7 +175,7 @@ def _print_checkpoint(body: bytes, task: Task, now: float) -> None:
         f"{at(found.timestamp.timestamp())}"
     )
     if found.custom_data:
-        say(f"  data {shortened(data)}")
+        say(f"  data {short_body(data)}")
     if ahead := outlook(task, found, now=now):
         say(f"  {ahead.why}; when resumed, the task {ahead.says}")
 
@@ -184,10 +184,10 @@ def _print_body(name: str, body: bytes | None) -> None:
     if body is None:
         return
     section(name)
-    say(f"  {shortened(body)}")
+    say(f"  {short_body(body)}")
 
 
-def shortened(body: bytes) -> str:
+def short_body(body: bytes) -> str:
     """Return stored JSON without its secrets, shortened for a terminal."""
     text = plain_line(msgspec.json.encode(redaction.body(body)).decode())
     more = f"… ({len(text)} characters; --json has all)" if len(text) > BODY_SHOWN else ""

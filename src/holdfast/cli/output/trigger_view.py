@@ -4,42 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from rich.text import Text
 
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import Row, print_fields, say, section, since
-from holdfast.cli.output.task_view import shortened
+from holdfast.cli.output.printer import Row, print_fields, say, section, since, status_text
+from holdfast.cli.output.task_view import short_body
 from holdfast.domain.phrases import ago, span
 from holdfast.domain.trigger.schedule import Schedule, described
 from holdfast.domain.trigger.trigger import UNFINISHED, Misfire, Trigger, TriggerStatus
 from holdfast.engine.triggers.declared_triggers import zone_of
-from holdfast.insight.views import triggers
-from holdfast.insight.views.triggers import TriggerDetail, TriggerView
-from holdfast.insight.views.view import keys
 
-TRIGGER_KEYS = keys(TriggerView)
-DETAIL_KEYS = keys(TriggerDetail, without=TriggerView)
 IN_CODE, BY_A_CALL = "code", "call"
-
-_STYLES = {
-    TriggerStatus.PROCESSING: "cyan",
-    TriggerStatus.PAUSED: "yellow",
-    TriggerStatus.SUSPENDED: "bold red",
-}
-
-
-def status_text(status: TriggerStatus) -> Text:
-    return Text(status.value, style=_STYLES.get(status, ""))
 
 
 def local(moment: float, schedule: Schedule) -> str:
     """Format a time as ``2026-01-31 03:00:00+08:00``, in the trigger's zone."""
-    return written(datetime.fromtimestamp(moment, zone_of(schedule)))
+    return format_time(datetime.fromtimestamp(moment, zone_of(schedule)))
 
 
-def written(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     return moment.isoformat(sep=" ", timespec="milliseconds" if moment.microsecond else "seconds")
 
 
@@ -62,15 +46,15 @@ def trigger_row(trigger: Trigger) -> Row:
 def print_trigger(trigger: Trigger, upcoming: Sequence[datetime], now: float) -> None:
     print_fields(_head(trigger, now))
     section("next")
-    if trigger.status is TriggerStatus.PAUSED or trigger.status is TriggerStatus.SUSPENDED:
+    if trigger.status in (TriggerStatus.PAUSED, TriggerStatus.SUSPENDED):
         say(f"  it is {trigger.status}; if resumed now, it would fire at")
     for moment in upcoming:
-        say(f"  {written(moment)}")
+        say(f"  {format_time(moment)}")
     if not upcoming:
         say("  never again")
     section("payload")
     maker = " (or what its function in code returns)" if trigger.declared else ""
-    say(f"  {shortened(bytes(trigger.payload))}{maker}")
+    say(f"  {short_body(bytes(trigger.payload))}{maker}")
 
 
 def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
@@ -123,15 +107,3 @@ def _last(trigger: Trigger) -> str | None:
         return None
     task = f", task {trigger.last_task}" if trigger.last_task else ""
     return f"{local(trigger.last_fire_time, trigger.schedule)}{task}"
-
-
-def trigger_view(trigger: Trigger) -> TriggerView:
-    return triggers.trigger_view(trigger, redaction.current())
-
-
-def detail_view(trigger: Trigger, upcoming: Sequence[datetime]) -> TriggerDetail:
-    return triggers.trigger_detail_view(trigger, upcoming, redaction.current())
-
-
-def _payload(trigger: Trigger) -> Any:
-    return redaction.body(bytes(trigger.payload))

@@ -5,14 +5,11 @@ from __future__ import annotations
 from holdfast.cli.session import Session
 from holdfast.domain.plan.plan import Plan
 from holdfast.insight.why.plan import is_driven
-from holdfast.ports import LIVE_LEASES
 
 
 async def no_worker_warning(session: Session) -> str:
     """Return a warning if no worker is alive, otherwise an empty text."""
-    within = LIVE_LEASES * session.settings.lease
-    workers = await session.store.views.workers(live_within_seconds=within)
-    if any(worker.live for worker in workers):
+    if any(worker.live for worker in await session.load_workers()):
         return ""
     return "no worker is alive, so nothing runs yet; start one: holdfast worker APP"
 
