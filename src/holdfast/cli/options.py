@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.signature import replace_parameter
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
@@ -78,11 +79,7 @@ def with_filters(*chosen: str) -> Callable[[Callable[..., Any]], Callable[..., A
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=FILTERS[name])
             for name in chosen
         ]
-        declared = signature(command, eval_str=True).parameters.values()
-        groups = (options if given.name == "filters" else [given] for given in declared)
-        parameters = [parameter for group in groups for parameter in group]
-        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {given.name: given.annotation for given in parameters}
+        replace_parameter(call, command, "filters", options)
         return call
 
     return decorate

@@ -8,14 +8,16 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import wraps
+from inspect import Parameter
+from typing import Any, TypeVar
 
 import typer
 
 from holdfast.cli.output import redaction
 from holdfast.cli.process.logs import log_warnings, without_warnings
+from holdfast.cli.signature import replace_parameter
 from holdfast.clock import SystemClock
-from holdfast.domain.audit import Audit
 from holdfast.domain.errors import InvalidSetting, TaskNotFound
 from holdfast.domain.task.task import By
 from holdfast.engine import Holdfast
@@ -55,16 +57,11 @@ class Session:
             raise TaskNotFound(task_id)
         return detail
 
-    def act_on_store(self, command: str, outcome: str) -> Audit:
-        """Return the audit entry of an action that concerns no single task."""
-        return Audit(
-            task_id="store",
-            command=command,
-            by=self.operator(""),
-            at=self.now,
-            before="",
-            after=outcome,
-        )
+    async def no_worker_warning(self) -> str:
+        """Return a warning if no worker is alive, otherwise an empty text."""
+        if any(worker.live for worker in await self.load_workers()):
+            return ""
+        return "no worker is alive, so nothing runs yet; start one: holdfast worker APP"
 
     @property
     def store(self) -> Store:
@@ -98,6 +95,20 @@ def run(
             return await command(session)
 
     return asyncio.run(run_in_session())
+
+
+def in_session(command: Callable[..., Awaitable[T]]) -> Callable[..., T]:
+    """Make a command of a coroutine that receives a session in place of the context of Typer."""
+
+    @wraps(command)
+    def call(context: typer.Context, **given: Any) -> T:
+        return run(context, lambda session: command(session, **given))
+
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    replace_parameter(
+        call, command, "session", [Parameter("context", kind, annotation=typer.Context)]
+    )
+    return call
 
 
 @asynccontextmanager

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import typer
-
 from holdfast.cli import options as opt
 from holdfast.cli.output.printer import Row, hint, print_list
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, in_session
 from holdfast.insight.monitor import Monitor
 from holdfast.insight.views.alerts import AlertView, alert_view
 
 
-def alerts(context: typer.Context, json: opt.Json = False) -> None:
+@in_session
+async def alerts(session: Session, json: opt.Json = False) -> None:
     """Show the active alerts.
 
     They are judged from the present state of the store. A backlog is compared with HOLDFAST_BACKLOG
@@ -24,12 +21,8 @@ def alerts(context: typer.Context, json: opt.Json = False) -> None:
     JSON: alerts (each: code, severity, queue, group, says, value, threshold), backlog (queue →
     threshold).
     """
-
-    async def load(session: Session) -> tuple[list[AlertView], Mapping[str, int]]:
-        snapshot = await Monitor(session.app).snapshot()
-        return [alert_view(alert) for alert in snapshot.alerts], session.settings.backlog
-
-    active, limits = run(context, load)
+    snapshot = await Monitor(session.app).snapshot()
+    active, limits = [alert_view(alert) for alert in snapshot.alerts], session.settings.backlog
     print_list(
         "alerts",
         [{key: value for key, value in alert.items() if key != "since"} for alert in active],

@@ -20,14 +20,13 @@ from holdfast.cli.output.printer import (
     say,
 )
 from holdfast.cli.output.progress import is_watched, progress
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, in_session, run
 from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds
 from holdfast.domain.phrases import count, span
 from holdfast.domain.task.history import HistoryStep
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import ChainVerdict, anchor_from
-from holdfast.engine.operations.transitions import TransitionPage
 from holdfast.insight.views.audit import (
     AuditView,
     BrokenView,
@@ -140,8 +139,9 @@ def _command(entry: Audit) -> str:
     epilog=f"JSON: transitions (each: {keys(TransitionView)}), cursor (null: the last page)."
 )
 @opt.with_filters("type", "tenant", "queue", "plan")
-def transitions(
-    context: typer.Context,
+@in_session
+async def transitions(
+    session: Session,
     *,
     task: Annotated[
         str | None, typer.Option("--task", metavar="ID", help="Only this task.")
@@ -158,25 +158,21 @@ def transitions(
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """Show every transition and its maker: a worker, operator, plan, trigger, client or the store.
+    """Show every transition and who made it. The maker is a worker, operator, plan, trigger, client
+    or the store.
 
     The newest tasks come first; within a task, the oldest transition comes first. The transitions
     are read from the events of the tasks, so they exist as long as the tasks are kept.
     """
-
-    async def load(session: Session) -> tuple[TransitionPage, float]:
-        now = session.now
-        page = await session.app.query.transitions(
-            opt.task_filter(now, statuses=status, **filters),
-            task=task,
-            since=None if since is None else now - seconds(since),
-            until=None if until is None else now - seconds(until),
-            limit=limit,
-            cursor=cursor,
-        )
-        return page, now
-
-    page, now = run(context, load)
+    now = session.now
+    page = await session.app.query.transitions(
+        opt.task_filter(now, statuses=status, **filters),
+        task=task,
+        since=None if since is None else now - seconds(since),
+        until=None if until is None else now - seconds(until),
+        limit=limit,
+        cursor=cursor,
+    )
     print_list(
         "transitions",
         [transition_view(step, redaction.current()) for step in page.transitions],

@@ -9,15 +9,15 @@ import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.output.printer import print_answer
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, in_session
 from holdfast.engine.operations.backup import back_up
-from holdfast.ports.backup import Copy
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="The new file; it must not exist.")]
 
 
-def backup(
-    context: typer.Context, target: Target, reason: opt.Reason = "", json: opt.Json = False
+@in_session
+async def backup(
+    session: Session, target: Target, reason: opt.Reason = "", json: opt.Json = False
 ) -> None:
     """Copy an SQLite store into a new file while everything runs.
 
@@ -25,10 +25,6 @@ def backup(
 
     JSON: path, sizeBytes.
     """
-
-    async def make_copy(session: Session) -> Copy:
-        return await back_up(session.store, target, by=session.operator(reason), now=session.now)
-
-    copy = run(context, make_copy)
+    copy = await back_up(session.store, target, by=session.operator(reason), now=session.now)
     view = {"path": copy.path, "sizeBytes": copy.size_bytes}
     print_answer(view, f"{copy.path}  {copy.size_bytes} bytes, checked", json=json)

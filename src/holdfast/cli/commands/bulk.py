@@ -34,15 +34,14 @@ from holdfast.cli.output.printer import (
 )
 from holdfast.cli.output.progress import Estimate
 from holdfast.cli.output.watch import POLL_SECONDS, follow
-from holdfast.cli.process.live_workers import no_worker_warning
-from holdfast.cli.session import Session, person, run
+from holdfast.cli.session import Session, in_session, person
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.phrases import count, span
 from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.engine.bulk.actions import ONWARD
-from holdfast.engine.bulk.bulks import BulkPage, Bulks
+from holdfast.engine.bulk.bulks import Bulks
 from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.insight.views.bulk import (
@@ -106,8 +105,9 @@ class Choice:
 
 @bulk.command(epilog=f"JSON: {PREVIEW_KEYS}.")
 @with_filters
-def preview(
-    context: typer.Context,
+@in_session
+async def preview(
+    session: Session,
     *,
     command: What,
     filters: opt.Filters,
@@ -116,13 +116,14 @@ def preview(
     json: opt.Json = False,
 ) -> None:
     """Show which tasks a bulk action would act on now."""
-    _print_preview(context, Choice(command, status, filters, everything), json=json)
+    await _print_preview(session, Choice(command, status, filters, everything), json=json)
 
 
 @bulk.command(epilog=f"JSON: {BULK_KEYS}. With --dry-run: {PREVIEW_KEYS}.")
 @with_filters
-def start(
-    context: typer.Context,
+@in_session
+async def start(
+    session: Session,
     *,
     command: What,
     filters: opt.Filters,
@@ -165,53 +166,46 @@ def start(
     """
     choice = Choice(command, status, filters, everything, from_checkpoint=not from_scratch)
     if dry_run:
-        _print_preview(context, choice, json=json)
+        await _print_preview(session, choice, json=json)
         return
     steps_first = _canary(steps, stop_at, wait) if canary or steps else None
 
-    async def begin(session: Session) -> tuple[BulkInfo, str]:
-        if command in ONWARD:  # before it begins: a worker may then start tasks over at once
-            ahead = await choice.preview(session)
-            _warn_of(ahead)
-            hint_of_code(() if json else ahead.code_unknown)
-        begun = await _bulks(session).start(
-            command,
-            choice.where(session.now),
-            rate=rate,
-            canary=steps_first,
-            reason=reason,
-            force=force,
-            from_checkpoint=choice.from_checkpoint,
-            key=key,
-            limit=limit,
-            everything=everything,
-        )
-        return await begun.info(), await no_worker_warning(session)
-
-    begun, warning = run(context, begin)
-    _print_state(begun, json=json)
-    hint(warning)
+    if command in ONWARD:  # before it begins: a worker may then start tasks over at once
+        ahead = await choice.preview(session)
+        _warn_of(ahead)
+        hint_of_code(() if json else ahead.code_unknown)
+    begun = await _bulks(session).start(
+        command,
+        choice.where(session.now),
+        rate=rate,
+        canary=steps_first,
+        reason=reason,
+        force=force,
+        from_checkpoint=choice.from_checkpoint,
+        key=key,
+        limit=limit,
+        everything=everything,
+    )
+    _print_state(await begun.info(), json=json)
+    hint(await session.no_worker_warning())
     hint(f"watch it with: holdfast bulk watch {begun.id}")
 
 
 @bulk.command("list", epilog=f"JSON: bulks (each: {BULK_KEYS}), cursor (null: the last page).")
-def list_bulks(
-    context: typer.Context,
+@in_session
+async def list_bulks(
+    session: Session,
     *,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Show at most N.")] = 20,
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
     """List bulk actions, the newest first."""
-
-    async def load(session: Session) -> tuple[BulkPage, float]:
-        return await session.app.bulk.find(limit=limit, cursor=cursor), session.now
-
-    page, now = run(context, load)
+    page = await session.app.bulk.find(limit=limit, cursor=cursor)
     print_list(
         "bulks",
         [bulk_view(info, redaction.current()) for info in page.bulks],
-        [row(info, now) for info in page.bulks],
+        [row(info, session.now) for info in page.bulks],
         json=json,
         empty="no bulk actions",
         keep=3,
@@ -220,30 +214,24 @@ def list_bulks(
 
 
 @bulk.command(epilog=f"JSON: {BULK_KEYS}.")
-def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
+@in_session
+async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     """Show the state of one bulk action."""
-
-    async def load(session: Session) -> tuple[BulkInfo, float, str]:
-        info = await (await session.app.bulk.get(id)).info()
-        return info, session.now, "" if info.over else await no_worker_warning(session)
-
-    info, now, warning = run(context, load)
+    info = await (await session.app.bulk.get(id)).info()
     if json:
         print_json(bulk_view(info, redaction.current()))
         return
-    print_bulk(info, now)
-    hint(warning)
+    print_bulk(info, session.now)
+    hint("" if info.over else await session.no_worker_warning())
 
 
 def _add_command(name: str, help: str) -> None:
     @bulk.command(name, help=help, epilog=f"JSON: {BULK_KEYS}.")
-    def send_command(
-        context: typer.Context, id: Id, *, reason: opt.Reason = "", json: opt.Json = False
+    @in_session
+    async def send_command(
+        session: Session, id: Id, *, reason: opt.Reason = "", json: opt.Json = False
     ) -> None:
-        async def send(session: Session) -> BulkInfo:
-            return await _bulks(session).ask(id, name, reason)
-
-        _print_state(run(context, send), json=json)
+        _print_state(await _bulks(session).ask(id, name, reason), json=json)
 
 
 _add_command("stop", "End a bulk action within about a second; finished work stays.")
@@ -255,23 +243,21 @@ _add_command("resume", "Continue a paused or suspended bulk action where it stop
     epilog=f"JSON: a line for each change, each: {BULK_KEYS}. "
     "Exit code 1: it was halted or is suspended; 130: stopped by Ctrl-C."
 )
-def watch(context: typer.Context, id: Id, json: opt.Json = False) -> int:
+@in_session
+async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
     """Follow a bulk action until it ends or waits for a person. Ctrl-C stops watching, not the
     action.
     """
-
-    async def follow_bulk(session: Session) -> BulkInfo:
-        estimate = Estimate()
-        return await follow(
-            session,
-            poll_bulk(session, id),
-            view=bulk_view,
-            line=line,
-            frame=lambda info: live_line(info, estimate, session.now),
-            json=json,
-        )
-
-    return Exit.FAILED if run(context, follow_bulk).phase in WRONG else Exit.OK
+    estimate = Estimate()
+    last = await follow(
+        session,
+        poll_bulk(session, id),
+        view=bulk_view,
+        line=line,
+        frame=lambda info: live_line(info, estimate, session.now),
+        json=json,
+    )
+    return Exit.FAILED if last.phase in WRONG else Exit.OK
 
 
 async def poll_bulk(session: Session, bulk_id: str) -> AsyncIterator[BulkInfo]:
@@ -289,11 +275,8 @@ def _bulks(session: Session) -> Bulks:
     return session.app.bulk.acting_as(*person())
 
 
-def _print_preview(context: typer.Context, choice: Choice, *, json: bool) -> None:
-    async def load(session: Session) -> tuple[BulkPreview, float]:
-        return await choice.preview(session), session.now
-
-    preview, now = run(context, load)
+async def _print_preview(session: Session, choice: Choice, *, json: bool) -> None:
+    preview, now = await choice.preview(session), session.now
     if json:
         print_json(bulk_preview_view(preview))
         return

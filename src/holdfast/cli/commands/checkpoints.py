@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from holdfast.cli.exit_codes import Exit
 from holdfast.cli.json_input import parse_json_object
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import hint, print_answer, print_json
-from holdfast.cli.session import Session, person, run
+from holdfast.cli.session import Session, in_session, person, run
 
 checkpoints = typer.Typer(help="Show, replace or remove the checkpoint of a task.")
 
@@ -34,13 +34,10 @@ Version = Annotated[
 @checkpoints.command(
     epilog=f"JSON: null, or the checkpoint: {KEYS}. Exit code 3: the task has none."
 )
-def get(context: typer.Context, id: opt.Id, json: opt.Json = False) -> int:
+@in_session
+async def get(session: Session, id: opt.Id, json: opt.Json = False) -> int:
     """Show the checkpoint from which a task continues. Secrets are hidden."""
-
-    async def load(session: Session) -> Any:
-        return redaction.body((await session.load_detail(id)).checkpoint)
-
-    checkpoint = run(context, load)
+    checkpoint = redaction.body((await session.load_detail(id)).checkpoint)
     if checkpoint is None and not json:
         hint(f"task {id} has no checkpoint")
     else:
@@ -74,18 +71,15 @@ def put(
 
 
 @checkpoints.command(epilog="JSON: taskId, version (null: none is stored).")
-def remove(
-    context: typer.Context,
+@in_session
+async def remove(
+    session: Session,
     id: opt.Id,
     version: Version = None,
     reason: opt.Reason = "",
     json: opt.Json = False,
 ) -> None:
     """Delete the checkpoint. The task can then be rolled back or start over; it cannot continue."""
-
-    async def delete(session: Session) -> None:
-        checkpoints = session.app.checkpoints.acting_as(*person())
-        await checkpoints.remove(id, version=version, reason=reason)
-
-    run(context, delete)
+    checkpoints = session.app.checkpoints.acting_as(*person())
+    await checkpoints.remove(id, version=version, reason=reason)
     print_answer({"taskId": id, "version": None}, f"{id}  no checkpoint is stored", json=json)

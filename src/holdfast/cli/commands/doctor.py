@@ -1,4 +1,4 @@
-"""`holdfast doctor`: does everything agree, and is anything stuck?"""
+"""`holdfast doctor` checks the store for inconsistencies and stuck tasks, and repairs them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def doctor(
         watched = is_watched(json=json)
         total = sum((await session.store.views.stats()).by_status.values()) if watched else 0
         with progress("tasks compared", total, shown=watched) as seen:
-            found = await examine(
+            health = await examine(
                 session.store,
                 fix=fix,
                 lease_seconds=session.settings.lease,
@@ -43,8 +43,8 @@ def doctor(
                 seen=seen,
             )
         if fix:
-            await session.store.admin.audit(_mending(session, found))
-        return found, session.now
+            await session.store.admin.audit(_repair_entry(session, health))
+        return health, session.now
 
     health, now = run(context, load, shows_settings=True)
     if json:
@@ -54,9 +54,16 @@ def doctor(
     return Exit.OK if health.clean else Exit.FAILED
 
 
-def _mending(session: Session, found: Health) -> Audit:
-    mended = sum(one.mended for one in found.findings)
-    return session.act_on_store("doctor --fix", f"{count(mended, 'finding')} mended")
+def _repair_entry(session: Session, health: Health) -> Audit:
+    mended = sum(finding.mended for finding in health.findings)
+    return Audit(
+        task_id="store",
+        command="doctor --fix",
+        by=session.operator(""),
+        at=session.now,
+        before="",
+        after=f"{count(mended, 'finding')} mended",
+    )
 
 
 def _print(health: Health, now: float) -> None:
@@ -86,10 +93,10 @@ def _print(health: Health, now: float) -> None:
         mended = " (mended)" if finding.mended else ""
         where = f"task {finding.task_id}: " if finding.task_id else ""
         item(finding.invariant, f"{where}{finding.says}{mended}")
-    for told in health.stuck:
-        item("stuck", told)
-    for told in health.waiting:
-        item("waits for a person", told, style="yellow")
+    for message in health.stuck:
+        item("stuck", message)
+    for message in health.waiting:
+        item("waits for a person", message, style="yellow")
     if health.clean:
         say("the store is consistent, nothing is stuck", style="green")
     else:
@@ -98,8 +105,8 @@ def _print(health: Health, now: float) -> None:
 
 def _verdict(health: Health) -> str:
     """Say why the exit code is 1; a setting counts only if it can lose tasks."""
-    left = len(health.stuck) + sum(not one.mended for one in health.findings)
+    left = len(health.stuck) + sum(not finding.mended for finding in health.findings)
     bad = sum(not check.good for check in health.checks)
     settings = f"{count(bad, 'setting')} {'is' if bad == 1 else 'are'} not good"
-    told = [count(left, "finding")] if left else []
-    return ", ".join(told if health.durable else [*told, settings])
+    findings = [count(left, "finding")] if left else []
+    return ", ".join(findings if health.durable else [*findings, settings])

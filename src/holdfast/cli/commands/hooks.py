@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.output.printer import Row, hint, print_answer, print_json, print_list, say
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, in_session
 from holdfast.domain import names, notification
 from holdfast.domain.errors import InvalidInput, NotDelivered
 from holdfast.domain.notification import Hook
@@ -76,27 +76,24 @@ def _row(view: dict[str, Any]) -> Row:
 
 
 @hooks.command("test", epilog="JSON: taskId, status (of the delivery), delivered.")
-def probe(
-    context: typer.Context,
+@in_session
+async def probe(
+    session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a hook.")],
     *,
     json: opt.Json = False,
 ) -> None:
     """Send a test message to a hook, through the store and a worker. The command waits for 30 s."""
-
-    async def send(session: Session) -> tuple[str, Status, str]:
-        app = session.app
-        hook = app.hooks.hooks.get(name)
-        if hook is None:
-            known = ", ".join(sorted(app.hooks.hooks)) or "none"
-            raise InvalidInput(f"no hook {name} is configured; configured are: {known}")
-        task_id = await app.notifier.probe(hook)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(WAIT_SECONDS):
-                await app.waiters.wait_for_rest(task_id)
-        return task_id, *await _load_state(session, task_id)
-
-    task_id, status, why = run(context, send)
+    app = session.app
+    hook = app.hooks.hooks.get(name)
+    if hook is None:
+        known = ", ".join(sorted(app.hooks.hooks)) or "none"
+        raise InvalidInput(f"no hook {name} is configured; configured are: {known}")
+    task_id = await app.notifier.probe(hook)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await app.waiters.wait_for_rest(task_id)
+    status, why = await _load_state(session, task_id)
     delivered = status is Status.COMPLETED
     if json:
         print_json({"taskId": task_id, "status": status, "delivered": delivered})

@@ -26,8 +26,7 @@ from holdfast.cli.output.printer import (
 )
 from holdfast.cli.output.watch import POLL_SECONDS, follow
 from holdfast.cli.pages import Cursor, fill_page
-from holdfast.cli.process.live_workers import undriven_plan_warning
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, in_session
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound
 from holdfast.domain.phrases import span
@@ -38,6 +37,7 @@ from holdfast.engine.plans.control import PlanControl
 from holdfast.engine.plans.handle import PlanInfo, info
 from holdfast.insight.views.plans import PlanAsked, PlanTermsView, asked_plan_view, plan_view
 from holdfast.insight.views.view import keys
+from holdfast.insight.why.plan import is_driven
 from holdfast.ports import Topic
 from holdfast.runtime.deadlines import sleep
 
@@ -61,8 +61,9 @@ Statuses = Annotated[
 
 
 @plans.command("list", epilog=f"JSON: plans (each: {PLAN_KEYS}), cursor (null: the last page).")
-def list_plans(
-    context: typer.Context,
+@in_session
+async def list_plans(
+    session: Session,
     *,
     status: Statuses = [],  # noqa: B006  (Typer copies it)
     limit: opt.Limit = 50,
@@ -71,14 +72,12 @@ def list_plans(
 ) -> None:
     """List plans, the newest first."""
 
-    async def load(session: Session) -> tuple[list[Plan], Cursor, float]:
-        async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Plan], Cursor]:
-            page = await session.store.plans.find(statuses=status, limit=limit, cursor=cursor)
-            return page.plans, page.cursor
+    async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Plan], Cursor]:
+        page = await session.store.plans.find(statuses=status, limit=limit, cursor=cursor)
+        return page.plans, page.cursor
 
-        return *await fill_page(find, limit, cursor), session.now
-
-    page, more, now = run(context, load)
+    page, more = await fill_page(find, limit, cursor)
+    now = session.now
     print_list(
         "plans",
         [plan_view(info(plan, now=now), redaction.current()) for plan in page],
@@ -108,24 +107,20 @@ def _row(plan: Plan, now: float) -> Row:
     epilog=f"JSON: {PLAN_KEYS}; {keys(PlanTermsView)}, failed (each: taskId, "
     "tenantId, state, error), failedTotal; with --events: events."
 )
-def show(
-    context: typer.Context,
+@in_session
+async def show(
+    session: Session,
     id: Id,
     events: Annotated[bool, typer.Option("--events", help="Show the events, too.")] = False,
     json: opt.Json = False,
 ) -> None:
     """Show a plan's waves, its failures and the legal commands."""
-
-    async def load(session: Session) -> tuple[PlanReport, float, str]:
-        report = await _load_report(session, id, events=events)
-        return report, session.now, await undriven_plan_warning(session, report.plan)
-
-    report, now, warning = run(context, load)
+    report = await _load_report(session, id, events=events)
     if json:
         print_json(report.view(redaction.current()))
         return
-    print_plan(report, now)
-    hint(warning)
+    print_plan(report, session.now)
+    hint(await _undriven_warning(session, report.plan))
 
 
 async def _load_report(session: Session, plan_id: str, *, events: bool) -> PlanReport:
@@ -187,10 +182,11 @@ def _add_command(
     more = ", codeUnknown" if onward else ""
 
     @plans.command(command.__name__, help=help, epilog=f"JSON: {ASKED_KEYS}{more}.")
-    def send_command(
-        context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False
+    @in_session
+    async def send_command(
+        session: Session, id: Id, reason: opt.Reason = "", json: opt.Json = False
     ) -> None:
-        _send_command(context, id, command, json=json, onward=onward, reason=reason)
+        await _send_command(session, id, command, json=json, onward=onward, reason=reason)
 
 
 _add_command(PlanControl.pause, "Start no more tasks; running tasks pause after their stage.")
@@ -207,8 +203,9 @@ _add_command(
 
 
 @plans.command(epilog=f"JSON: {ASKED_KEYS}.")
-def rollback(
-    context: typer.Context,
+@in_session
+async def rollback(
+    session: Session,
     *,
     id: Id,
     wave: Annotated[
@@ -223,11 +220,11 @@ def rollback(
 ) -> None:
     """Roll back the plan's tasks, completed ones included. The newest come first."""
     command = partial(PlanControl.rollback, wave=wave, force=force)
-    _send_command(context, id, command, json=json, reason=reason)
+    await _send_command(session, id, command, json=json, reason=reason)
 
 
-def _send_command(
-    context: typer.Context,
+async def _send_command(
+    session: Session,
     plan_id: str,
     command: Callable[..., Awaitable[Plan]],
     *,
@@ -236,19 +233,19 @@ def _send_command(
     onward: bool = False,
 ) -> None:
     plan_id = names.check("plan", plan_id)
-
-    async def send(session: Session) -> tuple[Plan, str, tuple[str, ...]]:
-        unknown = await _warn_of_starting_over(session, plan_id) if onward else ()
-        plan = await command(session.plans.control, plan_id, reason=reason)
-        return plan, await undriven_plan_warning(session, plan), unknown
-
-    plan, warning, unknown = run(context, send)
+    unknown = await _warn_of_starting_over(session, plan_id) if onward else ()
+    plan = await command(session.plans.control, plan_id, reason=reason)
     view = asked_plan_view(plan) | ({"codeUnknown": list(unknown)} if onward else {})
     asked = "  cancel requested: its tasks are cancelled first" if plan.cancel_requested else ""
     print_answer(view, Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked), json=json)
     if not json:
         hint_of_code(unknown)
-        hint(warning)
+        hint(await _undriven_warning(session, plan))
+
+
+async def _undriven_warning(session: Session, plan: Plan) -> str:
+    """Return a warning if the plan needs a worker to proceed and none is alive."""
+    return await session.no_worker_warning() if is_driven(plan) else ""
 
 
 async def _warn_of_starting_over(session: Session, plan_id: str) -> tuple[str, ...]:
@@ -265,24 +262,21 @@ async def _warn_of_starting_over(session: Session, plan_id: str) -> tuple[str, .
     epilog=f"JSON: a line for each change, each: {PLAN_KEYS}. "
     "Exit code 1: something has failed, and it waits for a person; 130: stopped by Ctrl-C."
 )
-def watch(context: typer.Context, id: Id, json: opt.Json = False) -> int:
+@in_session
+async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
     """Follow a plan until it ends or waits for a person. Ctrl-C stops watching, not the plan."""
     id = names.check("plan", id)
-
-    async def follow_plan(session: Session) -> PlanInfo:
-        if not json:
-            [plan] = await session.store.plans.load([id])
-            hint(await undriven_plan_warning(session, plan))
-        return await follow(
-            session,
-            poll_plan(session, id),
-            view=plan_view,
-            line=line,
-            frame=partial(frame, width=console().width),
-            json=json,
-        )
-
-    return Exit.FAILED if run(context, follow_plan).status in SUSPENDED else Exit.OK
+    if not json:
+        hint(await _undriven_warning(session, await _load_plan(session, id)))
+    last = await follow(
+        session,
+        poll_plan(session, id),
+        view=plan_view,
+        line=line,
+        frame=partial(frame, width=console().width),
+        json=json,
+    )
+    return Exit.FAILED if last.status in SUSPENDED else Exit.OK
 
 
 async def poll_plan(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:

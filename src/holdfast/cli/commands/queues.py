@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.output.printer import Row, hint, print_json, print_list, say
-from holdfast.cli.session import Session, person, run
+from holdfast.cli.session import Session, in_session, person
 from holdfast.domain.phrases import span
 from holdfast.domain.task.placement import Place
 from holdfast.engine.operations.queues import named_switches
@@ -42,14 +42,13 @@ Force = Annotated[
     "list",
     epilog=f"JSON: queues (each: {keys(QueueView)}; the last two: null, or {keys(Off)}).",
 )
-def list_queues(context: typer.Context, json: opt.Json = False) -> None:
+@in_session
+async def list_queues(session: Session, json: opt.Json = False) -> None:
     """Show how full each queue is, and who has paused it."""
-
-    async def load(session: Session) -> list[QueueView]:
-        state = await _load_snapshot(session)
-        return queue_views(state, state.thrown, session.settings.backlog, session.app.redactor)
-
-    views = run(context, load)
+    workers, off = await session.load_workers(), tuple(await session.store.admin.switches())
+    stats = await session.store.views.stats()
+    state = Snapshot(stats=stats, workers=tuple(workers), thrown=off)
+    views = queue_views(state, off, session.settings.backlog, session.app.redactor)
     print_list(
         "queues",
         views,
@@ -59,12 +58,6 @@ def list_queues(context: typer.Context, json: opt.Json = False) -> None:
         keep=3,
         shrinks=SHRINKS,
     )
-
-
-async def _load_snapshot(session: Session) -> Snapshot:
-    store = session.store
-    workers, off = await session.load_workers(), await store.admin.switches()
-    return Snapshot(stats=await store.views.stats(), workers=tuple(workers), thrown=tuple(off))
 
 
 def _row(view: QueueView) -> Row:
@@ -82,8 +75,9 @@ def _row(view: QueueView) -> Row:
 
 
 @queues.command(epilog=TURNED)
-def pause(
-    context: typer.Context,
+@in_session
+async def pause(
+    session: Session,
     queue: Name,
     *,
     intake: Intake = False,
@@ -94,12 +88,13 @@ def pause(
 ) -> None:
     """Pause the intake or the claiming of a queue. Without an option, both."""
     switches = named_switches(queue, intake=intake, claiming=claiming)
-    _turn_switches(context, queue, switches, reason, on=False, force=force, json=json)
+    await _turn_switches(session, queue, switches, reason, on=False, force=force, json=json)
 
 
 @queues.command(epilog=TURNED)
-def resume(
-    context: typer.Context,
+@in_session
+async def resume(
+    session: Session,
     queue: Name,
     *,
     intake: Intake = False,
@@ -109,11 +104,11 @@ def resume(
 ) -> None:
     """Resume the intake or the claiming of a queue. Without an option, both."""
     switches = named_switches(queue, intake=intake, claiming=claiming)
-    _turn_switches(context, queue, switches, reason, on=True, json=json)
+    await _turn_switches(session, queue, switches, reason, on=True, json=json)
 
 
-def _turn_switches(
-    context: typer.Context,
+async def _turn_switches(
+    session: Session,
     queue: str,
     switches: tuple[Switch, ...],
     reason: str,
@@ -122,13 +117,10 @@ def _turn_switches(
     force: bool = False,
     json: bool,
 ) -> None:
-    async def act(session: Session) -> tuple[dict[Switch, bool], bool]:
-        queues = session.app.queues.acting_as(*person())
-        known = await queues.names()
-        changed = await queues.turn(queue, switches, on=on, reason=reason, force=force, known=known)
-        return changed, queue in known
-
-    turned, known = run(context, act)
+    queues = session.app.queues.acting_as(*person())
+    names = await queues.names()
+    turned = await queues.turn(queue, switches, on=on, reason=reason, force=force, known=names)
+    known = queue in names
     if json:
         views = [{"what": what, "paused": not on, "changed": new} for what, new in turned.items()]
         print_json({"queue": queue, "known": known, "switches": views})

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import typer
-
 from holdfast.cli import options as opt
 from holdfast.cli.commands.doctor import NOT_DURABLE
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, hint, item, print_json, print_table, say, status_text
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, in_session
 from holdfast.domain.phrases import span
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
@@ -20,37 +18,35 @@ from holdfast.ports import Moves, Stats, SwitchSetting
 WAITING = (Place.READY, Place.LINE, Place.LATER, Place.LEASED, Place.PARKED, Place.HELD)
 
 
-def stats(context: typer.Context, json: opt.Json = False) -> None:
+@in_session
+async def stats(session: Session, json: opt.Json = False) -> None:
     """Count tasks, transitions, refused commands and held tenants.
 
     JSON: durable, byStatus, byQueue (queue → place → count), transitions (each: from, to, count,
     meanDwellSeconds), refused ("STATUS command" → count), tenantsHeld, holds (the first 100; each:
     tenantId, actor, origin, reason, at, until).
     """
-
-    async def load(session: Session) -> tuple[Stats, list[SwitchSetting], bool]:
-        holds = await session.app.tenants.holds()
-        return await session.store.views.stats(), holds, session.store.durable
-
-    found, holds, durable = run(context, load)
+    holds, durable = await session.app.tenants.holds(), session.store.durable
+    totals = await session.store.views.stats()
     if json:
         held = hold_count_view(holds, redaction.current())
-        print_json({"durable": durable, **counts_view(found), **held})
+        print_json({"durable": durable, **counts_view(totals), **held})
         return
     counted: list[Row] = [
-        {"STATUS": status_text(status), "TASKS": str(found.by_status.get(status, 0))}
+        {"STATUS": status_text(status), "TASKS": str(totals.by_status.get(status, 0))}
         for status in Status
-        if found.by_status.get(status)
+        if totals.by_status.get(status)
     ]
     if not counted:
         hint("no tasks")
     print_table(counted, keep=2)
-    _print_part("queues", [_queue_row(name, found) for name in sorted(found.by_queue)])
-    _print_part("held tenants", [_hold_row(one) for one in holds[:HOLDS_SHOWN]])
+    _print_part("queues", [_queue_row(name, totals) for name in sorted(totals.by_queue)])
+    _print_part("held tenants", [_hold_row(hold) for hold in holds[:HOLDS_SHOWN]])
     if len(holds) > HOLDS_SHOWN:
         hint(f"{len(holds)} tenants are held; `holdfast tenants holds` lists all")
-    _print_part("transitions", [_move_row(move) for move in found.transitions])
-    _print_part("refused", [_refusal_row(*one) for one in sorted(found.refused.items())])
+    _print_part("transitions", [_move_row(move) for move in totals.transitions])
+    refused = sorted(totals.refused.items())
+    _print_part("refused", [{"REFUSED": what, "COUNT": str(count)} for what, count in refused])
     if not durable:
         say()
         item("durable", f"{NOT_DURABLE}; `holdfast doctor` says why", style="yellow")
@@ -63,8 +59,8 @@ def _print_part(name: str, rows: list[Row]) -> None:
         print_table(rows, keep=2)
 
 
-def _queue_row(name: str, found: Stats) -> Row:
-    places = found.by_queue[name]
+def _queue_row(name: str, totals: Stats) -> Row:
+    places = totals.by_queue[name]
     return {"QUEUE": name} | {p.value.upper(): str(places.get(p, 0)) for p in WAITING}
 
 
@@ -85,7 +81,3 @@ def _move_row(move: Moves) -> Row:
         "COUNT": str(move.count),
         "AFTER (MEAN)": span(mean_dwell_seconds(move)),
     }
-
-
-def _refusal_row(what: str, count: int) -> Row:
-    return {"REFUSED": what, "COUNT": str(count)}

@@ -23,15 +23,16 @@ from holdfast.cli.commands.tasks import (
     JSON_REPORT,
     TASK_KEYS,
     error_message,
-    load_tasks,
-    show_task,
+    find_tasks,
+    print_detail,
 )
 from holdfast.cli.json_input import parse_json, parse_json_object
 from holdfast.cli.output import redaction
 from holdfast.cli.output.error_groups import group_by_cause
 from holdfast.cli.output.printer import Row, hint, print_list, status_text
 from holdfast.cli.pages import matching_tasks
-from holdfast.cli.session import Session, person, run
+from holdfast.cli.session import Session, in_session, person, run
+from holdfast.domain.errors import NotSuspended
 from holdfast.domain.phrases import count, span
 from holdfast.domain.task.state import SUSPENDED
 from holdfast.domain.task.task import Task
@@ -60,8 +61,9 @@ with_filters = opt.with_filters("type", "tenant", "queue", "error", "older_than"
     "count, error, stage, types, example, oldest, newest), complete.",
 )
 @with_filters
-def list_suspended(
-    context: typer.Context,
+@in_session
+async def list_suspended(
+    session: Session,
     *,
     filters: opt.Filters,
     group: ByGroup = False,
@@ -71,14 +73,15 @@ def list_suspended(
 ) -> None:
     """List suspended tasks, the newest first. With --group, count them by cause."""
     empty = "no suspended task matches" if any(filters.values()) else "nothing waits for a person"
+    where = _where(session, filters)
     if group:
-        _list_groups(context, filters, empty, json=json)
+        await _list_groups(session, where, empty, json=json)
         return
-    tasks, more, now = load_tasks(context, sorted(SUSPENDED), filters, limit, cursor)
+    tasks, more = await find_tasks(session, where, limit, cursor)
     print_list(
         "tasks",
         [task_view(task, redaction.current()) for task in tasks],
-        [_row(task, now) for task in tasks],
+        [_row(task, session.now) for task in tasks],
         json=json,
         empty=empty,
         keep=4,
@@ -100,10 +103,8 @@ def _row(task: Task, now: float) -> Row:
     }
 
 
-def _list_groups(context: typer.Context, filters: opt.Filters, empty: str, *, json: bool) -> None:
-    groups, complete = run(
-        context, lambda session: group_by_cause(session.store, _where(session, filters), AT_MOST)
-    )
+async def _list_groups(session: Session, where: Filter, empty: str, *, json: bool) -> None:
+    groups, complete = await group_by_cause(session.store, where, AT_MOST)
     print_list(
         "groups",
         [group.shape() for group in groups],
@@ -118,9 +119,13 @@ def _list_groups(context: typer.Context, filters: opt.Filters, empty: str, *, js
 
 
 @suspended.command(epilog="JSON: as `holdfast tasks show`.")
-def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
+@in_session
+async def show(session: Session, id: opt.Id, json: opt.Json = False) -> None:
     """Show everything about one suspended task."""
-    show_task(context, id, json=json, only_suspended=True)
+    detail = await session.load_detail(id)
+    if not detail.task.suspended:
+        raise NotSuspended(id, detail.task.status)
+    print_detail(detail, session.now, json=json)
 
 
 @suspended.command(epilog=JSON_REPORT)

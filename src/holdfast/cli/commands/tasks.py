@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from holdfast.cli import options as opt
-from holdfast.cli.batch import BatchReport, act, act_onward, print_report
+from holdfast.cli.batch import act, act_onward, print_report
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, print_json, print_list, status_text
 from holdfast.cli.output.task_view import print_task
 from holdfast.cli.pages import Cursor, fill_page
-from holdfast.cli.session import Session, run
-from holdfast.domain.errors import NotSuspended
+from holdfast.cli.session import Session, in_session
 from holdfast.domain.phrases import span
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.engine.operations.control import Control
 from holdfast.insight.views.tasks import TaskDetail, TaskView, detail_view, task_view
 from holdfast.insight.views.view import keys
-from holdfast.ports import Detail
+from holdfast.ports import Detail, Filter
 
 TASK_KEYS = keys(TaskView)
 DETAIL_KEYS = keys(TaskDetail, without=TaskView)
@@ -36,8 +34,9 @@ tasks = typer.Typer(help="List, show, pause, resume, cancel, retry, roll back ta
 
 @tasks.command("list", epilog=f"JSON: tasks (each: {TASK_KEYS}), cursor (null: the last page).")
 @opt.with_filters("type", "tenant", "queue", "plan", "older_than", "newer_than")
-def list_tasks(
-    context: typer.Context,
+@in_session
+async def list_tasks(
+    session: Session,
     *,
     status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
     filters: opt.Filters,
@@ -46,11 +45,12 @@ def list_tasks(
     json: opt.Json = False,
 ) -> None:
     """List tasks, the newest first."""
-    page, more, now = load_tasks(context, status, filters, limit, cursor)
+    where = opt.task_filter(session.now, statuses=status, **filters)
+    page, more = await find_tasks(session, where, limit, cursor)
     print_list(
         "tasks",
         [task_view(task, redaction.current()) for task in page],
-        [_row(task, now) for task in page],
+        [_row(task, session.now) for task in page],
         json=json,
         empty="no matching tasks",
         keep=2,
@@ -59,25 +59,16 @@ def list_tasks(
     )
 
 
-def load_tasks(
-    context: typer.Context,
-    statuses: Iterable[Status],
-    filters: opt.Filters,
-    limit: int,
-    cursor: Cursor,
-) -> tuple[list[Task], Cursor, float]:
-    """Return the tasks that match, the cursor of the next page, and the present time."""
+async def find_tasks(
+    session: Session, where: Filter, limit: int, cursor: Cursor
+) -> tuple[list[Task], Cursor]:
+    """Return the tasks that match, and the cursor of the next page."""
 
-    async def load(session: Session) -> tuple[list[Task], Cursor, float]:
-        where = opt.task_filter(session.now, statuses=statuses, **filters)
+    async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Task], Cursor]:
+        page = await session.store.views.find(where, limit=limit, cursor=cursor)
+        return page.tasks, page.cursor
 
-        async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Task], Cursor]:
-            page = await session.store.views.find(where, limit=limit, cursor=cursor)
-            return page.tasks, page.cursor
-
-        return *await fill_page(find, limit, cursor), session.now
-
-    return run(context, load)
+    return await fill_page(find, limit, cursor)
 
 
 def _row(task: Task, now: float) -> Row:
@@ -113,21 +104,13 @@ def error_message(task: Task) -> str:
 
 
 @tasks.command(epilog=f"JSON: {TASK_KEYS}; {DETAIL_KEYS}.")
-def show(context: typer.Context, id: opt.Id, json: opt.Json = False) -> None:
+@in_session
+async def show(session: Session, id: opt.Id, json: opt.Json = False) -> None:
     """Show everything about one task."""
-    show_task(context, id, json=json)
+    print_detail(await session.load_detail(id), session.now, json=json)
 
 
-def show_task(
-    context: typer.Context, task_id: str, *, json: bool, only_suspended: bool = False
-) -> None:
-    async def load(session: Session) -> tuple[Detail, float]:
-        detail = await session.load_detail(task_id)
-        if only_suspended and not detail.task.suspended:
-            raise NotSuspended(task_id, detail.task.status)
-        return detail, session.now
-
-    detail, now = run(context, load)
+def print_detail(detail: Detail, now: float, *, json: bool) -> None:
     if json:
         print_json(detail_view(detail, redaction.current(), now=now))
     else:
@@ -135,16 +118,18 @@ def show_task(
 
 
 @tasks.command(epilog=JSON_REPORT)
-def pause(
-    context: typer.Context, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
+@in_session
+async def pause(
+    session: Session, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
 ) -> int:
     """Pause tasks at once, or after the stage that runs."""
-    return _send_command(context, ids, Control.pause, json=json, reason=reason)
+    return print_report(await act(ids, partial(session.control.pause, reason=reason)), json=json)
 
 
 @tasks.command(epilog=JSON_REPORT)
-def resume(
-    context: typer.Context,
+@in_session
+async def resume(
+    session: Session,
     *,
     ids: opt.Ids,
     reason: opt.Reason = "",
@@ -152,22 +137,23 @@ def resume(
     json: opt.Json = False,
 ) -> int:
     """Resume paused tasks, or withdraw a requested pause."""
-    return _send_command(
-        context, ids, Control.resume, json=json, onward=True, reason=reason, force=force
-    )
+    command = partial(session.control.resume, reason=reason, force=force)
+    return print_report(await act_onward(session, ids, command), json=json)
 
 
 @tasks.command(epilog=JSON_REPORT)
-def cancel(
-    context: typer.Context, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
+@in_session
+async def cancel(
+    session: Session, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
 ) -> int:
     """Cancel tasks at once, or after the stage that runs."""
-    return _send_command(context, ids, Control.cancel, json=json, reason=reason)
+    return print_report(await act(ids, partial(session.control.cancel, reason=reason)), json=json)
 
 
 @tasks.command(epilog=JSON_REPORT)
-def retry(
-    context: typer.Context,
+@in_session
+async def retry(
+    session: Session,
     *,
     ids: opt.Ids,
     reason: opt.Reason = "",
@@ -179,14 +165,18 @@ def retry(
     json: opt.Json = False,
 ) -> int:
     """Retry tasks from their checkpoints; failures count from zero."""
-    onward = not from_scratch
-    terms = {"reason": reason, "from_checkpoint": onward, "force": force}
-    return _send_command(context, ids, Control.retry, json=json, onward=onward, **terms)
+    command = partial(session.control.retry, reason=reason, force=force)
+    if from_scratch:
+        report = await act(ids, partial(command, from_checkpoint=False))
+    else:
+        report = await act_onward(session, ids, command)
+    return print_report(report, json=json)
 
 
 @tasks.command(epilog=JSON_REPORT)
-def rollback(
-    context: typer.Context,
+@in_session
+async def rollback(
+    session: Session,
     *,
     ids: opt.Ids,
     reason: opt.Reason = "",
@@ -194,20 +184,5 @@ def rollback(
     json: opt.Json = False,
 ) -> int:
     """Undo the stages that ran, last stage first."""
-    return _send_command(context, ids, Control.rollback, json=json, reason=reason, force=force)
-
-
-def _send_command(
-    context: typer.Context,
-    ids: Sequence[str],
-    command: Callable[..., Awaitable[Task]],
-    *,
-    json: bool,
-    onward: bool = False,
-    **terms: Any,
-) -> int:
-    async def send(session: Session) -> BatchReport:
-        ask = partial(command, session.control, **terms)
-        return await (act_onward(session, ids, ask) if onward else act(ids, ask))
-
-    return print_report(run(context, send), json=json)
+    command = partial(session.control.rollback, reason=reason, force=force)
+    return print_report(await act(ids, command), json=json)

@@ -17,11 +17,9 @@ from holdfast.cli.output.printer import (
     say,
     status_text,
 )
-from holdfast.cli.session import Session, person, run
+from holdfast.cli.session import Session, in_session, person
 from holdfast.domain.phrases import count
-from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
-from holdfast.engine.operations.tenants import HoldAnswer
 from holdfast.insight.tenant_overview import TenantOverview, overviews
 from holdfast.insight.views.tenants import HoldView, TenantState, hold_view
 from holdfast.insight.views.view import keys
@@ -41,19 +39,16 @@ Until = Annotated[
 @tenants.command(
     epilog=f"JSON: tenants (each: {keys(TenantState)}). Exit code 3: nothing is known of a tenant."
 )
-def show(
-    context: typer.Context,
+@in_session
+async def show(
+    session: Session,
     tenants: Annotated[list[str], typer.Argument(metavar="TENANT")],
     json: opt.Json = False,
 ) -> int:
     """Show a tenant's active task, line and lock, and what to do."""
-
-    async def load(session: Session) -> tuple[list[TenantOverview], Redactor]:
-        return await overviews(session.app, tenants), session.app.redactor
-
-    loaded, hide = run(context, load)
+    loaded = await overviews(session.app, tenants)
     if json:
-        print_json({"tenants": [overview.view(hide) for overview in loaded]})
+        print_json({"tenants": [overview.view(redaction.current()) for overview in loaded]})
     else:
         for number, overview in enumerate(loaded):
             if number:
@@ -88,8 +83,9 @@ def _print_overview(overview: TenantOverview) -> None:
 
 
 @tenants.command(epilog="JSON: tenantId, held, changed (false: it was held already), waitingFor.")
-def hold(
-    context: typer.Context,
+@in_session
+async def hold(
+    session: Session,
     tenant: Tenant,
     reason: opt.Reason = "",
     until: Until = None,
@@ -100,41 +96,31 @@ def hold(
 
     Holdfast accepts submissions meanwhile. Retries and rollbacks of the tenant wait as well.
     """
-
-    async def ask(session: Session) -> HoldAnswer:
-        tenants = session.app.tenants.acting_as(*person())
-        return await tenants.hold(tenant, reason=reason, until=until)
-
-    answer = run(context, ask)
+    tenants = session.app.tenants.acting_as(*person())
+    answer = await tenants.hold(tenant, reason=reason, until=until)
     view = {"tenantId": tenant, "held": True, "changed": answer.changed}
     line = f"{tenant}  {answer}{'' if answer.changed else ' (it was held already)'}"
     print_answer(view | {"waitingFor": answer.waiting_for}, line, json=json)
 
 
 @tenants.command(epilog="JSON: tenantId, held, changed (false: it was not held).")
-def release(
-    context: typer.Context, tenant: Tenant, reason: opt.Reason = "", json: opt.Json = False
+@in_session
+async def release(
+    session: Session, tenant: Tenant, reason: opt.Reason = "", json: opt.Json = False
 ) -> None:
     """End the hold of a tenant, whoever set it."""
-
-    async def ask(session: Session) -> bool:
-        return await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
-
-    changed = run(context, ask)
+    changed = await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
     line = f"{tenant}  {'released' if changed else 'was not held'}"
     print_answer({"tenantId": tenant, "held": False, "changed": changed}, line, json=json)
 
 
 @tenants.command(epilog=f"JSON: holds (each: {keys(HoldView)}).")
-def holds(context: typer.Context, json: opt.Json = False) -> None:
+@in_session
+async def holds(session: Session, json: opt.Json = False) -> None:
     """List the held tenants, with who held them, since when and why."""
-
-    async def load(session: Session) -> tuple[list[SwitchSetting], Redactor]:
-        return await session.app.tenants.holds(), session.app.redactor
-
-    holds, hide = run(context, load)
+    holds = await session.app.tenants.holds()
     if json:
-        print_json({"holds": [hold_view(hold, hide) for hold in holds]})
+        print_json({"holds": [hold_view(hold, redaction.current()) for hold in holds]})
         return
     for hold in holds:
         say(f"{hold.name}  {_describe_hold(hold)}")

@@ -22,7 +22,7 @@ from holdfast.cli.output.printer import (
 )
 from holdfast.cli.output.trigger_view import format_time, local, print_trigger, trigger_row
 from holdfast.cli.pages import Cursor, fill_page
-from holdfast.cli.session import Session, person, run
+from holdfast.cli.session import Session, in_session, person
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidSchedule
 from holdfast.domain.trigger.trigger import (
@@ -61,8 +61,9 @@ Statuses = Annotated[
 @triggers.command(
     "list", epilog=f"JSON: triggers (each: {TRIGGER_KEYS}), cursor (null: the last page)."
 )
-def list_triggers(
-    context: typer.Context,
+@in_session
+async def list_triggers(
+    session: Session,
     *,
     status: Statuses = [],  # noqa: B006  (Typer copies it)
     tenant: opt.Tenant = None,
@@ -74,16 +75,13 @@ def list_triggers(
 
     names.check_any("tenant", tenant)
 
-    async def load(session: Session) -> tuple[list[Trigger], Cursor]:
-        async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Trigger], Cursor]:
-            page = await session.schedule.page(
-                statuses=status, tenant=tenant, limit=limit, cursor=cursor
-            )
-            return page.triggers, page.cursor
+    async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Trigger], Cursor]:
+        page = await session.schedule.page(
+            statuses=status, tenant=tenant, limit=limit, cursor=cursor
+        )
+        return page.triggers, page.cursor
 
-        return await fill_page(find, limit, cursor)
-
-    page, more = run(context, load)
+    page, more = await fill_page(find, limit, cursor)
     print_list(
         "triggers",
         [trigger_view(trigger, redaction.current()) for trigger in page],
@@ -96,23 +94,21 @@ def list_triggers(
 
 
 @triggers.command(epilog=f"JSON: {TRIGGER_KEYS}, {DETAIL_KEYS}.")
-def show(context: typer.Context, id: Id, json: opt.Json = False) -> None:
+@in_session
+async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     """Show when a trigger fires, its task, policies and state."""
-
-    async def load(session: Session) -> tuple[Trigger, list[datetime], float]:
-        handle = await session.schedule.get(id)
-        return await handle.info(), await handle.next(NEXT_SHOWN), session.now
-
-    trigger, upcoming, now = run(context, load)
+    handle = await session.schedule.get(id)
+    trigger, upcoming = await handle.info(), await handle.next(NEXT_SHOWN)
     if json:
         print_json(trigger_detail_view(trigger, upcoming, redaction.current()))
     else:
-        print_trigger(trigger, upcoming, now)
+        print_trigger(trigger, upcoming, session.now)
 
 
 @triggers.command(epilog="JSON: triggerId, status, next.")
-def next(
-    context: typer.Context,
+@in_session
+async def next(
+    session: Session,
     id: Id,
     count: Annotated[
         int, typer.Option("-n", metavar="N", min=1, max=1000, help="How many to show.")
@@ -120,12 +116,8 @@ def next(
     json: opt.Json = False,
 ) -> None:
     """Show the next fire times of a trigger, in its time zone."""
-
-    async def load(session: Session) -> tuple[Trigger, list[datetime]]:
-        handle = await session.schedule.get(id)
-        return await handle.info(), await handle.next(count)
-
-    trigger, upcoming = run(context, load)
+    handle = await session.schedule.get(id)
+    trigger, upcoming = await handle.info(), await handle.next(count)
     if json:
         times = [moment.isoformat() for moment in upcoming]
         print_json({"triggerId": trigger.id, "status": trigger.status, "next": times})
@@ -168,16 +160,14 @@ def fire(
 
 def _add_command(command: Callable[..., Awaitable[TriggerStatus]], help: str) -> None:
     @triggers.command(command.__name__, help=help, epilog="JSON: triggerId, status.")
-    def send_command(
-        context: typer.Context, id: Id, reason: opt.Reason = "", json: opt.Json = False
+    @in_session
+    async def send_command(
+        session: Session, id: Id, reason: opt.Reason = "", json: opt.Json = False
     ) -> None:
-        async def send(session: Session) -> tuple[str, TriggerStatus]:
-            handle = await session.schedule.get(id)
-            return handle.id, await command(handle, reason)
-
-        trigger_id, status = run(context, send)
-        line = Text(f"{trigger_id}  ") + status_text(status)
-        print_answer({"triggerId": trigger_id, "status": status}, line, json=json)
+        handle = await session.schedule.get(id)
+        status = await command(handle, reason)
+        line = Text(f"{handle.id}  ") + status_text(status)
+        print_answer({"triggerId": handle.id, "status": status}, line, json=json)
 
 
 _add_command(TriggerHandle.pause, "Stop firing until the trigger is resumed.")

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.output.printer import Row, print_answer, print_list
-from holdfast.cli.session import Session, run
+from holdfast.cli.session import Session, in_session
 from holdfast.domain.phrases import span
 from holdfast.engine.operations import switches
 from holdfast.insight.views.view import keys
@@ -25,14 +25,11 @@ Name = Annotated[str, typer.Argument(metavar="WORKER", help="The worker's name, 
 
 
 @workers.command("list", epilog=f"JSON: workers (each: {keys(WorkerView)}).")
-def list_workers(context: typer.Context, json: opt.Json = False) -> None:
+@in_session
+async def list_workers(session: Session, json: opt.Json = False) -> None:
     """List the workers that were seen recently."""
-
-    async def load(session: Session) -> list[WorkerView]:
-        draining = await switches.draining(session.store)
-        return [worker_view(seen, draining) for seen in await session.load_workers()]
-
-    views = run(context, load)
+    draining = await switches.draining(session.store)
+    views = [worker_view(worker, draining) for worker in await session.load_workers()]
     common = {name for name in OWN_QUEUES if all(name in view["queues"] for view in views)}
     print_list(
         "workers",
@@ -66,20 +63,17 @@ def _shown_queues(queues: Sequence[str], common: Collection[str]) -> Sequence[st
 
 
 @workers.command(epilog="JSON: worker, changed (false: it had been asked already).")
-def drain(
-    context: typer.Context, worker: Name, reason: opt.Reason = "", json: opt.Json = False
+@in_session
+async def drain(
+    session: Session, worker: Name, reason: opt.Reason = "", json: opt.Json = False
 ) -> None:
     """Let a worker finish its tasks, claim no more and exit."""
-
-    async def act(session: Session) -> bool:
-        return await switches.drain_worker(
-            session.store,
-            worker,
-            by=session.operator(reason),
-            now=session.now,
-            live_within_seconds=LIVE_LEASES * session.settings.lease,
-        )
-
-    changed = run(context, act)
+    changed = await switches.drain_worker(
+        session.store,
+        worker,
+        by=session.operator(reason),
+        now=session.now,
+        live_within_seconds=LIVE_LEASES * session.settings.lease,
+    )
     line = f"{worker}  draining" + ("" if changed else ", as it was")
     print_answer({"worker": worker, "changed": changed}, line, json=json)
