@@ -35,6 +35,7 @@ _TAKES = "x-takes"  # so are these
 _LARGE = "x-large"
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Answers = dict[int | str, dict[str, Any]]
 
 
 class Deferred(Response):
@@ -203,16 +204,18 @@ def needs(
     telegram: bool = False,
     takes: type[BaseModel] | None = None,
     large: type[BaseModel] | None = None,
+    also: Answers | None = None,
 ) -> dict[str, Any]:
     """Return what a route needs of its caller, and which problems it may answer with.
 
     ``telegram``: Telegram's secret instead of a token.
     ``takes``: for a busy route that has the request and this body as its only parameters.
     ``large``: the body, if it may be as long as the settings allow; any other is short.
+    ``also``: answers beside the usual one, by their status.
     """
     usual = (400, 401, 403, 413, 415, 422, 429, 503) if role is not None else ()
     need = Need(role, everywhere, telegram)
     return {
         "openapi_extra": {_NEED: need, _TAKES: takes, _LARGE: large},
-        "responses": problems.documented(*sorted({*usual, *problem_statuses})),
+        "responses": problems.documented(*sorted({*usual, *problem_statuses})) | (also or {}),
     }

@@ -22,19 +22,16 @@ router = Routes("alerts")
 NEWS_MAX = 1000
 
 
-@router.get("/internal/alerts", response_model=AlertList, **needs(Role.VIEWER, everywhere=True))
+@router.get("/internal/alerts", **needs(Role.VIEWER, everywhere=True))
 async def list_alerts(service: ServiceOf) -> AlertList:
     """The alerts that stand now. Each service judges by itself, every five seconds."""
     return {"alerts": [alert_view(alert) for alert in service.monitor.alerts]}
 
 
-_watching = needs(Role.VIEWER, everywhere=True)
-
-
 @router.get(
     "/internal/alerts/events",
     response_class=StreamingResponse,
-    **_watching | {"responses": _watching["responses"] | sse.DOCUMENTED},
+    **needs(Role.VIEWER, everywhere=True, also=sse.DOCUMENTED),
 )
 async def alert_events(service: ServiceOf, caller: CallerOf) -> StreamingResponse:
     """The alerts that stand now as `raised`, then each that is `raised` or `cleared`."""

@@ -28,9 +28,7 @@ class AuditQuery(sc.Sent):
     cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
-@router.get(
-    "/internal/audit", response_model=views.AuditPage, **needs(Role.VIEWER, everywhere=True)
-)
+@router.get("/internal/audit", **needs(Role.VIEWER, everywhere=True))
 async def list_audit(query: Annotated[AuditQuery, Query()], service: ServiceOf) -> views.AuditPage:
     """The newest first, done or refused."""
     entries, more = await audit.entries_from(
@@ -61,11 +59,7 @@ class TransitionQuery(sc.Sent):
     cursor: StepCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
-@router.get(
-    "/internal/audit/transitions",
-    response_model=views.TransitionList,
-    **needs(Role.VIEWER, 404, everywhere=True),
-)
+@router.get("/internal/audit/transitions", **needs(Role.VIEWER, 404, everywhere=True))
 async def list_transitions(
     query: Annotated[TransitionQuery, Query()], service: ServiceOf
 ) -> views.TransitionList:
@@ -99,9 +93,7 @@ class ChainQuery(sc.Sent):
     head: Noted | sc.Absent = Field(default=None, description="Noted before")
 
 
-@router.get(
-    "/internal/audit/verify", response_model=views.ChainView, **needs(Role.VIEWER, everywhere=True)
-)
+@router.get("/internal/audit/verify", **needs(Role.VIEWER, everywhere=True))
 async def verify_audit(
     query: Annotated[ChainQuery, Query()], service: ServiceOf
 ) -> views.ChainView:

@@ -80,18 +80,14 @@ class NewBulk(sc.Sent):
         )
 
 
-_making = needs(Role.OPERATOR, 409)
+_PREVIEW = {"model": views.BulkPreviewView, "description": "A dry run: nothing was written"}
 
 
 @router.post(
     "/internal/bulk",
     status_code=201,
     response_model=views.BulkView,
-    **_making
-    | {
-        "responses": _making["responses"]
-        | {200: {"model": views.BulkPreviewView, "description": "A dry run: nothing was written"}}
-    },
+    **needs(Role.OPERATOR, 409, also={200: _PREVIEW}),
 )
 async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any:
     """Workers carry it out in the background, and go on after a crash. What has changed since it
@@ -116,9 +112,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
     return views.bulk_view(_as_seen_by(await handle.info(), caller), service.app.redactor)
 
 
-@router.get(
-    "/internal/bulk", response_model=views.BulkPageView, **needs(Role.VIEWER, everywhere=True)
-)
+@router.get("/internal/bulk", **needs(Role.VIEWER, everywhere=True))
 async def list_bulks(
     query: Annotated[sc.PageQuery, Query()], service: ServiceOf
 ) -> views.BulkPageView:
@@ -142,7 +136,7 @@ async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkIn
     return _as_seen_by(info, caller)
 
 
-@router.get("/internal/bulk/{bulk_id}", response_model=views.BulkView, **needs(Role.VIEWER, 404))
+@router.get("/internal/bulk/{bulk_id}", **needs(Role.VIEWER, 404))
 async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> views.BulkView:
     """One bulk action, as of its last round."""
     return views.bulk_view(await visible_bulk(service, caller, bulk_id), service.app.redactor)
@@ -160,11 +154,7 @@ class BulkAsk(sc.Sent):
     reason: sc.Reason = ""
 
 
-@router.post(
-    "/internal/bulk/{bulk_id}/{command}",
-    response_model=views.BulkView,
-    **needs(Role.OPERATOR, 404, 409),
-)
+@router.post("/internal/bulk/{bulk_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_bulk(
     bulk_id: BulkId,
     command: Annotated[BulkAsking, Path(description="What to do")],

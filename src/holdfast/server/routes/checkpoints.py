@@ -66,9 +66,7 @@ class CheckpointState(View):
 
 
 @router.post(
-    "/internal/checkpoints/{task_id}/put",
-    response_model=CheckpointState,
-    **needs(Role.OPERATOR, 404, 409, large=CheckpointToPut),
+    "/internal/checkpoints/{task_id}/put", **needs(Role.OPERATOR, 404, 409, large=CheckpointToPut)
 )
 async def put_checkpoint(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: CheckpointToPut
@@ -91,11 +89,7 @@ class CheckpointToRemove(sc.Sent):
     reason: sc.Reason = Field(default="", examples=["it starts over"])
 
 
-@router.post(
-    "/internal/checkpoints/{task_id}/remove",
-    response_model=CheckpointState,
-    **needs(Role.OPERATOR, 404, 409),
-)
+@router.post("/internal/checkpoints/{task_id}/remove", **needs(Role.OPERATOR, 404, 409))
 async def remove_checkpoint(
     task_id: TaskId,
     service: ServiceOf,

@@ -26,7 +26,7 @@ class Mending(sc.Sent):
     reason: sc.Reason = ""
 
 
-@router.get("/internal/doctor", response_model=HealthView, **needs(Role.VIEWER, everywhere=True))
+@router.get("/internal/doctor", **needs(Role.VIEWER, everywhere=True))
 async def look(service: ServiceOf) -> HealthView:
     """Find what does not agree; nothing is mended. It walks through all tasks: whoever asks
     meanwhile, or soon after, is told what one examination has found."""
@@ -36,9 +36,7 @@ async def look(service: ServiceOf) -> HealthView:
     return health_view(health, service.app.clock.now())
 
 
-@router.post(
-    "/internal/doctor/fix", response_model=HealthView, **needs(Role.ADMIN, everywhere=True)
-)
+@router.post("/internal/doctor/fix", **needs(Role.ADMIN, everywhere=True))
 async def mend(
     service: ServiceOf, caller: CallerOf, asked: Annotated[Mending | None, Body()] = None
 ) -> HealthView:

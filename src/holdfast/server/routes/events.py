@@ -38,14 +38,10 @@ EVENTS_AT_ONCE = 1000
 LastEventId = Annotated[EventId | Absent, Header(description="Of the last event that was read")]
 After = Annotated[EventId | Absent, Query(description="As Last-Event-ID")]
 
-_needs = needs(Role.VIEWER, 404)
+_needs = needs(Role.VIEWER, 404, also=sse.DOCUMENTED)
 
 
-@router.get(
-    "/api/tasks/{task_id}/events",
-    response_class=StreamingResponse,
-    **_needs | {"responses": _needs["responses"] | sse.DOCUMENTED},
-)
+@router.get("/api/tasks/{task_id}/events", response_class=StreamingResponse, **_needs)
 async def task_events(
     task_id: TaskId,
     service: ServiceOf,
@@ -107,11 +103,7 @@ def _is_news(now: Progress, before: Progress | None) -> bool:
 # -- plans
 
 
-@plan_router.get(
-    "/api/plans/{plan_id}/events",
-    response_class=StreamingResponse,
-    **_needs | {"responses": _needs["responses"] | sse.DOCUMENTED},
-)
+@plan_router.get("/api/plans/{plan_id}/events", response_class=StreamingResponse, **_needs)
 async def plan_events(
     plan_id: PlanInPath,
     service: ServiceOf,

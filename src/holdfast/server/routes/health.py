@@ -35,13 +35,13 @@ class Ready(BaseModel):
     stopping: bool = Field(description="True: send no more requests to this process")
 
 
-@router.get("/livez", response_model=Live, **needs(None))
+@router.get("/livez", **needs(None))
 async def livez() -> Live:
     """Answers while the process does; needs no store."""
     return Live()
 
 
-@router.get("/readyz", response_model=Ready, **needs(None))
+@router.get("/readyz", **needs(None))
 async def readyz(service: ServiceOf, response: Response) -> Ready:
     """503 while the store is out of reach or the service stops."""
     reachable, consuming = await service.shared_reads.get(
@@ -75,8 +75,7 @@ async def _probe_store(service: ServiceOf) -> tuple[bool, bool]:
 @router.get(
     "/metrics",
     response_class=Response,
-    **needs(Role.VIEWER, everywhere=True)
-    | {"responses": {200: {"content": {"text/plain": {}}}, **needs(Role.VIEWER)["responses"]}},
+    **needs(Role.VIEWER, everywhere=True, also={200: {"content": {"text/plain": {}}}}),
 )
 async def metrics(service: ServiceOf) -> Response:
     """The metrics of the store and of this process, for Prometheus."""

@@ -123,18 +123,14 @@ def halt_rule(written: str) -> FailureRate | FailureCount:
     return FailureCount(int(written))
 
 
-_making = needs(Role.OPERATOR, 404, 409, large=NewPlan)
+_PREVIEW = {"model": views.PreviewView, "description": "A dry run: nothing was written"}
 
 
 @router.post(
     "/api/plans",
     status_code=201,
     response_model=views.PlanView,
-    **_making
-    | {
-        "responses": _making["responses"]
-        | {200: {"model": views.PreviewView, "description": "A dry run: nothing was written"}}
-    },
+    **needs(Role.OPERATOR, 404, 409, large=NewPlan, also={200: _PREVIEW}),
 )
 async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any:
     """Sent again with the same tasks and terms, it goes on with the plan that is there. The id that
@@ -200,7 +196,7 @@ class PlanQuery(sc.PageQuery):
     )
 
 
-@router.get("/api/plans", response_model=views.PlanPageView, **needs(Role.VIEWER, everywhere=True))
+@router.get("/api/plans", **needs(Role.VIEWER, everywhere=True))
 async def list_plans(
     query: Annotated[PlanQuery, Query()], service: ServiceOf
 ) -> views.PlanPageView:
@@ -215,7 +211,7 @@ async def list_plans(
     }
 
 
-@router.get("/api/plans/{plan_id}", response_model=views.PlanDetail, **needs(Role.VIEWER, 404))
+@router.get("/api/plans/{plan_id}", **needs(Role.VIEWER, 404))
 async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -> views.PlanDetail:
     """One plan: how far each wave has got, and on which terms it runs."""
     plan = await visible_plan(service, caller, plan_id)
@@ -303,11 +299,7 @@ class PlanAsk(sc.Sent):
     force: sc.Flag = Field(default=False, description="rollback: over newer work, too")
 
 
-@router.post(
-    "/api/plans/{plan_id}/{command}",
-    response_model=views.PlanAsked,
-    **needs(Role.OPERATOR, 404, 409),
-)
+@router.post("/api/plans/{plan_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_plan(
     plan_id: PlanInPath,
     command: Annotated[PlanAction, Path(description="What to do")],

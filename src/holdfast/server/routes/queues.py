@@ -21,7 +21,7 @@ from holdfast.server.service import ServiceOf
 router = Routes("queues")
 
 
-@router.get("/internal/queues", response_model=QueueList, **needs(Role.VIEWER, everywhere=True))
+@router.get("/internal/queues", **needs(Role.VIEWER, everywhere=True))
 async def list_queues(service: ServiceOf) -> QueueList:
     """Every queue: how full it is, and who has paused it; counts are at most two seconds old."""
     found, off = await service.monitor.snapshot(), await service.app.store.admin.switches()
@@ -62,11 +62,7 @@ class Turned(View):
     ]
 
 
-@router.post(
-    "/internal/queues/{queue}/{what}/{turning}",
-    response_model=Turned,
-    **needs(Role.OPERATOR, everywhere=True),
-)
+@router.post("/internal/queues/{queue}/{what}/{turning}", **needs(Role.OPERATOR, everywhere=True))
 async def turn_queue(
     *,
     queue: Annotated[

@@ -21,8 +21,7 @@ _MEDIA = {
     Format.MERMAID: "text/vnd.mermaid",
     Format.TEXT: "text/plain; charset=utf-8",
 }
-_TEXT = {"schema": {"type": "string"}}
-_needs = needs(Role.VIEWER, everywhere=True)
+_DRAWINGS = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in _MEDIA.values()}
 
 
 class StatesQuery(sc.Sent):
@@ -34,17 +33,7 @@ class StatesQuery(sc.Sent):
 @router.get(
     "/internal/states",
     response_class=Response,
-    **_needs
-    | {
-        "responses": _needs["responses"]
-        | {
-            200: {
-                "content": dict.fromkeys(
-                    (kind.partition(";")[0] for kind in _MEDIA.values()), _TEXT
-                )
-            }
-        }
-    },
+    **needs(Role.VIEWER, everywhere=True, also={200: {"content": _DRAWINGS}}),
 )
 async def states(query: Annotated[StatesQuery, Query()], service: ServiceOf) -> Response:
     """Drawn from the table that all code obeys; `live`: with counts and dwell times."""

@@ -25,9 +25,7 @@ class StatsQuery(sc.Sent):
     latest: int = Field(default=10, ge=0, le=50, description="So many of the newest tasks")
 
 
-@router.get(
-    "/internal/tasks/stats", response_model=StatsView, **needs(Role.VIEWER, everywhere=True)
-)
+@router.get("/internal/tasks/stats", **needs(Role.VIEWER, everywhere=True))
 async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> StatsView:
     """Counts of tasks, at most two seconds old, and the latest tasks."""
     found = await service.monitor.snapshot()

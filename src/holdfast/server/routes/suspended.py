@@ -29,7 +29,7 @@ class SuspendedQuery(Facts, sc.PageQuery):
     pass
 
 
-@router.get("/internal/tasks/suspended", response_model=views.TaskPage, **needs(Role.VIEWER))
+@router.get("/internal/tasks/suspended", **needs(Role.VIEWER))
 async def list_suspended(
     query: Annotated[SuspendedQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TaskPage:
@@ -56,11 +56,7 @@ class CausesQuery(sc.Sent):
     limit: int = Field(default=50, ge=1, le=GROUPS_MAX, description=sc.AT_MOST)
 
 
-@router.get(
-    "/internal/tasks/suspended/groups",
-    response_model=Causes,
-    **needs(Role.VIEWER, everywhere=True),
-)
+@router.get("/internal/tasks/suspended/groups", **needs(Role.VIEWER, everywhere=True))
 async def suspended_groups(query: Annotated[CausesQuery, Query()], service: ServiceOf) -> Causes:
     """Suspended tasks by cause, the most frequent first. `error=FINGERPRINT` lists the tasks of
     one."""
@@ -110,11 +106,7 @@ class Discarding(sc.Sent):
     reason: sc.Reason = Field(default="", examples=["a duplicate"])
 
 
-@router.post(
-    "/internal/tasks/suspended/{task_id}/resume",
-    response_model=views.Asked,
-    **needs(Role.OPERATOR, 404, 409),
-)
+@router.post("/internal/tasks/suspended/{task_id}/resume", **needs(Role.OPERATOR, 404, 409))
 async def resume_suspended(
     task_id: TaskId,
     service: ServiceOf,
@@ -147,7 +139,6 @@ class AmendRequest(sc.Sent):
 
 @router.post(
     "/internal/tasks/suspended/{task_id}/amend",
-    response_model=views.Asked,
     **needs(Role.OPERATOR, 404, 409, large=AmendRequest),
 )
 async def amend_suspended(
@@ -167,11 +158,7 @@ async def amend_suspended(
     return views.asked_view(task)
 
 
-@router.post(
-    "/internal/tasks/suspended/{task_id}/discard",
-    response_model=views.Asked,
-    **needs(Role.OPERATOR, 404, 409),
-)
+@router.post("/internal/tasks/suspended/{task_id}/discard", **needs(Role.OPERATOR, 404, 409))
 async def discard_suspended(
     task_id: TaskId,
     service: ServiceOf,

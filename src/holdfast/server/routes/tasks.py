@@ -59,18 +59,14 @@ class Batched(sc.Answer):
     refused: int
 
 
-_batch_needs = needs(Role.OPERATOR, 404, 409, takes=Batch, large=Batch)
+_SOME = {"model": Batched, "description": "Some were refused"}
 
 
 @router.post(
     "/api/tasks",
     status_code=202,
     response_model=Batched,
-    **_batch_needs
-    | {
-        "responses": _batch_needs["responses"]
-        | {207: {"model": Batched, "description": "Some were refused"}}
-    },
+    **needs(Role.OPERATOR, 404, 409, takes=Batch, large=Batch, also={207: _SOME}),
 )
 async def submit_tasks(request: Request, batch: Batch) -> Response:
     """Submit up to 1000 tasks. All are checked before the first is accepted; then each is accepted
@@ -182,7 +178,7 @@ class TaskPageQuery(TaskQuery, sc.PageQuery):
     pass
 
 
-@router.get("/api/tasks", response_model=views.TaskPage, **needs(Role.VIEWER))
+@router.get("/api/tasks", **needs(Role.VIEWER))
 async def list_tasks(
     query: Annotated[TaskPageQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TaskPage:
@@ -220,7 +216,7 @@ class Why(View):
     says: Annotated[str, Field(examples=["It waits for a worker: 3 tasks are before it."])]
 
 
-@router.get("/api/tasks/{task_id}/why", response_model=Why, **needs(Role.VIEWER, 404))
+@router.get("/api/tasks/{task_id}/why", **needs(Role.VIEWER, 404))
 async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Why:
     """The reason why a task does not move, in one plain sentence, and what to do about it."""
     await visible(service, caller, task_id)
@@ -234,7 +230,7 @@ class Commands(View):
     legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
 
 
-@router.get("/api/tasks/{task_id}/commands", response_model=Commands, **needs(Role.VIEWER, 404))
+@router.get("/api/tasks/{task_id}/commands", **needs(Role.VIEWER, 404))
 async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Commands:
     """The commands that the task takes now."""
     task = await visible(service, caller, task_id)
@@ -276,9 +272,7 @@ class Ask(sc.Sent):
     from_checkpoint: sc.Flag = Field(default=True, description="retry: false starts at stage 0")
 
 
-@router.post(
-    "/api/tasks/{task_id}/{command}", response_model=views.Asked, **needs(Role.OPERATOR, 404, 409)
-)
+@router.post("/api/tasks/{task_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_task(
     task_id: TaskId,
     command: Annotated[Asking, Path(description="What to do")],

@@ -42,7 +42,7 @@ class TenantsAsked(sc.Sent):
     tenants: Annotated[list[sc.Tenant], Field(min_length=1, max_length=BATCH_MAX)]
 
 
-@router.get("/internal/holds", response_model=HoldList, **needs(Role.VIEWER))
+@router.get("/internal/holds", **needs(Role.VIEWER))
 async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
     """The tenants that are held."""
     found = [one for one in await service.app.tenants.holds() if caller.sees(one.name)]
@@ -50,9 +50,7 @@ async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
     return {"holds": [hold_view(one, hide, limited) for one in found]}
 
 
-@router.get(
-    "/internal/tenants/{tenant:path}", response_model=TenantState, **needs(Role.VIEWER, 404)
-)
+@router.get("/internal/tenants/{tenant:path}", **needs(Role.VIEWER, 404))
 async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf) -> TenantState:
     """Active task, checkpoint, line, lock, and what to do next."""
     if not caller.sees(tenant):
@@ -63,7 +61,7 @@ async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf
     return found.view(service.app.redactor)
 
 
-@router.post("/internal/tenants/query", response_model=TenantStates, **needs(Role.VIEWER))
+@router.post("/internal/tenants/query", **needs(Role.VIEWER))
 async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf) -> TenantStates:
     """Many at once, in their order. Of another's tenant, and of one nobody knows, nothing is told
     but that nothing is there."""
@@ -80,11 +78,7 @@ class Retrying(sc.Sent):
     force: sc.Flag = False
 
 
-@router.post(
-    "/internal/tenants/{tenant:path}/retry",
-    response_model=views.Asked,
-    **needs(Role.OPERATOR, 404, 409),
-)
+@router.post("/internal/tenants/{tenant:path}/retry", **needs(Role.OPERATOR, 404, 409))
 async def retry_tenant(
     tenant: TenantInPath,
     service: ServiceOf,
@@ -127,9 +121,7 @@ class HoldState(View):
     ]
 
 
-@router.post(
-    "/internal/tenants/{tenant:path}/hold", response_model=HoldState, **needs(Role.OPERATOR, 404)
-)
+@router.post("/internal/tenants/{tenant:path}/hold", **needs(Role.OPERATOR, 404))
 async def hold_tenant(
     tenant: TenantInPath,
     service: ServiceOf,
@@ -156,9 +148,7 @@ class ReleaseRequest(sc.Sent):
     reason: sc.Reason = Field(default="", examples=["the migration is done"])
 
 
-@router.post(
-    "/internal/tenants/{tenant:path}/release", response_model=HoldState, **needs(Role.OPERATOR, 404)
-)
+@router.post("/internal/tenants/{tenant:path}/release", **needs(Role.OPERATOR, 404))
 async def release_tenant(
     tenant: TenantInPath,
     service: ServiceOf,

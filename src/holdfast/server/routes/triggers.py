@@ -151,7 +151,7 @@ class TriggerQuery(sc.PageQuery):
     cursor: sc.TriggerCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
-@router.get("/api/triggers", response_model=views.TriggerPageView, **needs(Role.VIEWER))
+@router.get("/api/triggers", **needs(Role.VIEWER))
 async def list_triggers(
     query: Annotated[TriggerQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TriggerPageView:
@@ -204,9 +204,7 @@ class NextQuery(sc.Sent):
     count: int = Field(default=10, ge=1, le=1000, description="So many")
 
 
-@router.get(
-    "/api/triggers/{trigger_id}/next", response_model=views.NextTimes, **needs(Role.VIEWER, 404)
-)
+@router.get("/api/triggers/{trigger_id}/next", **needs(Role.VIEWER, 404))
 async def next_times(
     trigger_id: TriggerInPath,
     query: Annotated[NextQuery, Query()],
@@ -236,11 +234,7 @@ class TriggerAsk(sc.Sent):
     reason: sc.Reason = ""
 
 
-@router.post(
-    "/api/triggers/{trigger_id}/{command}",
-    response_model=views.TriggerAsked,
-    **needs(Role.OPERATOR, 404, 409),
-)
+@router.post("/api/triggers/{trigger_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_trigger(
     trigger_id: TriggerInPath,
     command: Annotated[TriggerAsking, Path(description="What to do")],

@@ -34,7 +34,7 @@ class TypeList(View):
     types: list[TypeView]
 
 
-@router.get("/api/types", response_model=TypeList, **needs(Role.VIEWER))
+@router.get("/api/types", **needs(Role.VIEWER))
 async def list_types(service: ServiceOf) -> TypeList:
     """The task types that this service's code declares."""
     registry = service.app.registry

@@ -42,7 +42,7 @@ class WorkerList(View):
     pool: PoolView
 
 
-@router.get("/internal/workers", response_model=WorkerList, **needs(Role.VIEWER, everywhere=True))
+@router.get("/internal/workers", **needs(Role.VIEWER, everywhere=True))
 async def list_workers(service: ServiceOf) -> WorkerList:
     """All that were seen lately, over all machines, and the processes of this service."""
     store = service.app.store
@@ -79,9 +79,7 @@ class Scaling(sc.Sent):
     reason: sc.Reason = ""
 
 
-@router.post(
-    "/internal/workers/scale", response_model=PoolView, **needs(Role.ADMIN, 409, everywhere=True)
-)
+@router.post("/internal/workers/scale", **needs(Role.ADMIN, 409, everywhere=True))
 async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
     """Start worker processes of this service, or stop the newest; those finish what they run."""
     before, after = str(service.pool.state().wanted), str(asked.processes)
@@ -103,11 +101,7 @@ class Drained(View):
     changed: Annotated[bool, Field(description="False: it had been asked already")]
 
 
-@router.post(
-    "/internal/workers/{worker}/drain",
-    response_model=Drained,
-    **needs(Role.ADMIN, 404, everywhere=True),
-)
+@router.post("/internal/workers/{worker}/drain", **needs(Role.ADMIN, 404, everywhere=True))
 async def drain_worker(
     worker: Annotated[
         str, Path(min_length=1, max_length=300, description="As the list of workers names it")

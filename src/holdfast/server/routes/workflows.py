@@ -62,14 +62,13 @@ class ApplyResult(sc.Answer):
     error: Error | None = None
 
 
-_needs = needs(Role.OPERATOR, 404, 409, large=Application)
+_NOT_YET = {"model": ApplyResult, "description": "Not yet"}
 
 
 @router.post(
     "/api/workflows/apply",
     response_model=ApplyResult,
-    **_needs
-    | {"responses": _needs["responses"] | {202: {"model": ApplyResult, "description": "Not yet"}}},
+    **needs(Role.OPERATOR, 404, 409, large=Application, also={202: _NOT_YET}),
 )
 async def apply(
     request: Request,
