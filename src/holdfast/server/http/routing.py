@@ -21,7 +21,6 @@ from holdfast.server.auth.tokens import Role
 from holdfast.server.http import problems
 from holdfast.server.http.bodies import SMALL_BYTES, StrictRequest
 from holdfast.server.http.edge import HEADERS
-from holdfast.server.openapi.operations import OPERATIONS
 from holdfast.server.service import service_of
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -54,11 +53,6 @@ class StrictRoute(APIRoute):
         if not isinstance(need, Need):
             raise DeclarationError(f"route {path} does not say what it needs of its caller")
         self.need = need
-        [method] = options["methods"]
-        named = options.get("name") or OPERATIONS.get(f"{method} {path}")
-        if named is None:
-            raise DeclarationError(f"route {method} {path} has no name in the table of operations")
-        options["name"] = named
         self.takes: type[BaseModel] | None = extra.pop(_TAKES, None)
         self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
         super().__init__(path, endpoint, **options | {"openapi_extra": extra | described(need)})
@@ -191,7 +185,11 @@ def _words(path: str, closer: str) -> dict[str, str]:
 
 
 class Routes(APIRouter):
-    """The routes of one resource."""
+    """The routes of one resource.
+
+    The id of an operation in the OpenAPI document is made of its function's name. Clients are
+    generated from these ids: a function that is renamed keeps the id by ``name`` in its decorator.
+    """
 
     def __init__(self, tag: str) -> None:
         super().__init__(tags=[tag], route_class=StrictRoute)

@@ -26,8 +26,8 @@ class Mending(sc.Sent):
     reason: sc.Reason = ""
 
 
-@router.get("/internal/doctor", **needs(Role.VIEWER, everywhere=True))
-async def look(service: ServiceOf) -> HealthView:
+@router.get("/internal/doctor", name="look", **needs(Role.VIEWER, everywhere=True))
+async def examine_store(service: ServiceOf) -> HealthView:
     """Find what does not agree; nothing is mended. It walks through all tasks: whoever asks
     meanwhile, or soon after, is told what one examination has found."""
     health = await service.shared_reads.get(
@@ -36,8 +36,8 @@ async def look(service: ServiceOf) -> HealthView:
     return health_view(health, service.app.clock.now())
 
 
-@router.post("/internal/doctor/fix", **needs(Role.ADMIN, everywhere=True))
-async def mend(
+@router.post("/internal/doctor/fix", name="mend", **needs(Role.ADMIN, everywhere=True))
+async def repair_store(
     service: ServiceOf, caller: CallerOf, asked: Annotated[Mending | None, Body()] = None
 ) -> HealthView:
     """Mend what can be derived."""
