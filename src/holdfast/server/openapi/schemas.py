@@ -104,6 +104,19 @@ class Sent(BaseModel):
     )
 
 
+class Reasoned(Sent):
+    """A command with the reason for it, which the audit chain keeps."""
+
+    reason: Reason = ""
+
+
+def any_of(values_max: int) -> Any:
+    """Return the field of a query that lists the values to look for."""
+    return Field(
+        default=[], max_length=values_max, description="One of these values; none given: any"
+    )
+
+
 def example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict:
     """Return an example of a body; ``one_of`` is what the schemas of its fields cannot express."""
     extra: dict[str, Any] = {"examples": [body]}

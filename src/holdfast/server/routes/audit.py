@@ -10,11 +10,10 @@ from pydantic import Field, StringConstraints
 from holdfast.domain.task.state import Status
 from holdfast.engine.operations import audit
 from holdfast.insight.views import audit as views
-from holdfast.ports import Filter
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.routing import Routes, needs
 from holdfast.server.openapi import schemas as sc
-from holdfast.server.routes.tasks import moment
+from holdfast.server.routes.tasks import TaskMarks, moment
 from holdfast.server.service import ServiceOf
 
 router = Routes("audit")
@@ -22,9 +21,8 @@ router = Routes("audit")
 FRESH_SECONDS = 2.0
 
 
-class AuditQuery(sc.Sent):
+class AuditQuery(sc.PageQuery):
     task: str | sc.Absent = Field(default=None, max_length=200, description="About this")
-    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX, description=sc.AT_MOST)
     cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
@@ -44,18 +42,11 @@ async def list_audit(query: Annotated[AuditQuery, Query()], service: ServiceOf) 
 StepCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}@[0-9]{1,17}$")]
 
 
-class TransitionQuery(sc.Sent):
+class TransitionQuery(TaskMarks, sc.PageQuery):
     task: sc.IdCursor | sc.Absent = Field(default=None, description="Of this task alone")
-    status: list[Status] = Field(
-        default=[], max_length=11, description="Of tasks in one of these; none given: any"
-    )
-    type: sc.TypeName | sc.Absent = Field(default=None, description="Of this task type")
-    tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
-    plan: sc.PlanId | sc.Absent = Field(default=None, description="Of this plan")
-    queue: sc.QueueName | sc.Absent = Field(default=None, description="Of this queue")
+    status: list[Status] = sc.any_of(11)
     since: sc.TimeText | sc.Absent = Field(default=None, description="Made then or later")
     until: sc.TimeText | sc.Absent = Field(default=None, description="Made before then")
-    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX, description=sc.AT_MOST)
     cursor: StepCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
@@ -64,15 +55,8 @@ async def list_transitions(
     query: Annotated[TransitionQuery, Query()], service: ServiceOf
 ) -> views.TransitionList:
     """Every transition with who made it. The newest tasks first, of each the oldest first."""
-    where = Filter(
-        statuses=tuple(dict.fromkeys(query.status)),
-        type=query.type,
-        tenant=query.tenant,
-        plan=query.plan,
-        queue=query.queue,
-    )
     page = await service.app.query.transitions(
-        where,
+        query.where(query.status),
         task=query.task,
         since=moment(query.since, "since"),
         until=moment(query.until, "until"),

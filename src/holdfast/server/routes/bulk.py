@@ -48,7 +48,7 @@ class CanaryWanted(sc.Sent):
     wait_seconds: Annotated[float, Field(ge=1, le=86_400), sc.NUMBER] = 600
 
 
-class NewBulk(sc.Sent):
+class NewBulk(sc.Reasoned):
     model_config = sc.example(
         command="resume",
         filter={"error": "4f0c9a7d12ab"},
@@ -67,7 +67,6 @@ class NewBulk(sc.Sent):
     force: sc.Flag = False
     from_checkpoint: sc.Flag = True
     key: sc.Key | None = Field(default=None, description="The same order again is the same action")
-    reason: sc.Reason = ""
     dry_run: sc.Flag = Field(default=False, description="Say what it would touch; write nothing")
 
     def told_canary(self) -> Canary | None:
@@ -148,10 +147,8 @@ class BulkAsking(StrEnum):
     RESUME = "resume"
 
 
-class BulkAsk(sc.Sent):
+class BulkAsk(sc.Reasoned):
     model_config = sc.example(reason="enough")
-
-    reason: sc.Reason = ""
 
 
 @router.post("/internal/bulk/{bulk_id}/{command}", **needs(Role.OPERATOR, 404, 409))

@@ -49,13 +49,12 @@ async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf)
     return await service.large_views.answer(caller, len(stored or b""), view)
 
 
-class CheckpointToPut(sc.Sent):
+class CheckpointToPut(sc.Reasoned):
     model_config = sc.example(checkpoint=EXAMPLE, reason="a higher limit")
 
     checkpoint: dict[str, Any] = Field(
         description="In place of the one of its `version`; what a view hid stays as it is stored"
     )
-    reason: sc.Reason = Field(default="", examples=["a higher limit"])
 
 
 class CheckpointState(View):
@@ -80,13 +79,12 @@ async def put_checkpoint(
     return {"taskId": task_id, "version": written.version}
 
 
-class CheckpointToRemove(sc.Sent):
+class CheckpointToRemove(sc.Reasoned):
     model_config = sc.example(version=3, reason="it starts over")
 
     version: Annotated[int, Field(ge=0, le=VERSION_MAX)] | None = Field(
         default=None, description="Remove only this version; left out: whichever is stored"
     )
-    reason: sc.Reason = Field(default="", examples=["it starts over"])
 
 
 @router.post("/internal/checkpoints/{task_id}/remove", **needs(Role.OPERATOR, 404, 409))

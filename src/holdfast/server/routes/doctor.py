@@ -20,10 +20,8 @@ FRESH_SECONDS = 5.0
 _LOOK = "doctor"
 
 
-class Mending(sc.Sent):
+class Mending(sc.Reasoned):
     model_config = sc.example(reason="after the restore")
-
-    reason: sc.Reason = ""
 
 
 @router.get("/internal/doctor", name="look", **needs(Role.VIEWER, everywhere=True))

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from holdfast.domain.errors import InvalidPlan, PlanNotFound
 from holdfast.domain.plan.plan import (
@@ -36,16 +36,7 @@ router = Routes("plans")
 TASKS_MAX = 10_000  # in one request; from Python a plan may have ten times as many
 FRESH_SECONDS = 5.0  # so long one look at the checkpoints of a plan serves all
 
-PlanInPath = Annotated[
-    str,
-    StringConstraints(pattern=sc.GIVEN_NAME),
-    sc.named("plan"),
-    Path(
-        json_schema_extra=sc.NAME_FORMAT,
-        description="Of a plan",
-        examples=["upgrade-7"],
-    ),
-]
+PlanInPath = Annotated[sc.PlanId, Path(description="The id of a plan")]
 
 
 # -- making
@@ -64,7 +55,7 @@ _OF_WHAT = [
 ]
 
 
-class NewPlan(sc.Sent):
+class NewPlan(sc.Reasoned):
     model_config = sc.example(
         one_of=_OF_WHAT,
         planId="upgrade-7",
@@ -100,7 +91,6 @@ class NewPlan(sc.Sent):
     conflict: TenantConflict = TenantConflict.WAIT
     repeat_tenants: sc.Flag = False
     dry_run: sc.Flag = Field(default=False, description="Say what it would do, and write nothing")
-    reason: sc.Reason = ""
 
     def terms(self) -> PlanTerms:
         terms = PlanTerms(
@@ -191,9 +181,7 @@ async def _is_visible(service: Service, caller: Caller, plan_id: str) -> bool:
 
 class PlanQuery(sc.PageQuery):
     cursor: sc.Cursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
-    status: list[PlanStatus] = Field(
-        default=[], max_length=20, description="One of these; none given: any"
-    )
+    status: list[PlanStatus] = sc.any_of(20)
 
 
 @router.get("/api/plans", **needs(Role.VIEWER, everywhere=True))
@@ -232,11 +220,8 @@ async def _load_forecast(service: Service, plan: Plan) -> Forecast:
     )
 
 
-class MemberQuery(sc.Sent):
-    state: list[MemberState] = Field(
-        default=[], max_length=20, description="One of these; none given: any"
-    )
-    limit: int = Field(default=sc.PAGE, ge=1, le=sc.PAGE_MAX, description=sc.AT_MOST)
+class MemberQuery(sc.PageQuery):
+    state: list[MemberState] = sc.any_of(20)
     cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
@@ -289,10 +274,8 @@ class PlanAction(StrEnum):
     ROLLBACK = PlanCommand.ROLLBACK
 
 
-class PlanAsk(sc.Sent):
+class PlanAsk(sc.Reasoned):
     model_config = sc.example(reason="the database is slow")
-
-    reason: sc.Reason = ""
     wave: Annotated[int, Field(ge=1, le=100), sc.NUMBER] | None = Field(
         default=None, description="rollback: one wave only"
     )

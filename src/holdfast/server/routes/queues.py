@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import Body, Path
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from holdfast.engine.operations.queues import named_here
 from holdfast.insight.views.queues import QueueList, queue_views
@@ -39,10 +39,8 @@ class Turning(StrEnum):
     RESUME = "resume"
 
 
-class Turn(sc.Sent):
+class Turn(sc.Reasoned):
     model_config = sc.example(reason="the database is down")
-
-    reason: sc.Reason = Field(default="", examples=["the database is down"])
     force: sc.Flag = Field(
         default=False, description="pause: also a queue that no task, type or live worker has"
     )
@@ -65,12 +63,7 @@ class Turned(View):
 @router.post("/internal/queues/{queue}/{what}/{turning}", **needs(Role.OPERATOR, everywhere=True))
 async def turn_queue(
     *,
-    queue: Annotated[
-        str,
-        StringConstraints(pattern=sc.DECLARED),
-        sc.named("queue"),
-        Path(json_schema_extra=sc.NAME_FORMAT, description="Of a queue"),
-    ],
+    queue: Annotated[sc.QueueName, Path(description="The name of a queue")],
     what: Annotated[Valve, Path(description="What it takes in, or what it gives out")],
     turning: Annotated[Turning, Path(description="Which way")],
     service: ServiceOf,

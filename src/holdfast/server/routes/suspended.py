@@ -93,17 +93,13 @@ async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) 
     return await detail_answer(service, caller, detail)
 
 
-class Resuming(sc.Sent):
+class Resuming(sc.Reasoned):
     model_config = sc.example(reason="the database is back")
-
-    reason: sc.Reason = Field(default="", examples=["the database is back"])
     force: sc.Flag = Field(default=False, description="Over newer work of its tenant, too")
 
 
-class Discarding(sc.Sent):
+class Discarding(sc.Reasoned):
     model_config = sc.example(reason="a duplicate")
-
-    reason: sc.Reason = Field(default="", examples=["a duplicate"])
 
 
 @router.post("/internal/tasks/suspended/{task_id}/resume", **needs(Role.OPERATOR, 404, 409))
@@ -122,7 +118,7 @@ async def resume_suspended(
     return views.asked_view(task)
 
 
-class AmendRequest(sc.Sent):
+class AmendRequest(sc.Reasoned):
     model_config = sc.example(payload={"version": 7}, reason="a wrong version was ordered")
 
     payload: Any = Field(
@@ -133,7 +129,6 @@ class AmendRequest(sc.Sent):
     data: dict[str, Any] | None = Field(
         default=None, description="In place of what the stages kept in `ctx.data`"
     )
-    reason: sc.Reason = Field(default="", examples=["a wrong version was ordered"])
     force: sc.Flag = Field(default=False, description="Over newer work of its tenant, too")
 
 

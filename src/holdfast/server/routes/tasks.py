@@ -116,13 +116,27 @@ def _outcome(answer: str | BaseException) -> dict[str, Any]:
 # -- looking
 
 
-class Facts(sc.Sent):
-    """A filter for tasks, whatever their status."""
+class TaskMarks(sc.Sent):
+    """A filter for tasks by what stays the same for as long as they live."""
 
     type: sc.TypeName | sc.Absent = Field(default=None, description="Of this task type")
     tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
     plan: sc.PlanId | sc.Absent = Field(default=None, description="Of this plan")
     queue: sc.QueueName | sc.Absent = Field(default=None, description="Of this queue")
+
+    def where(self, statuses: Iterable[Status]) -> Filter:
+        return Filter(
+            statuses=tuple(dict.fromkeys(statuses)),
+            type=self.type,
+            tenant=self.tenant,
+            plan=self.plan,
+            queue=self.queue,
+        )
+
+
+class Facts(TaskMarks):
+    """A filter for tasks, whatever their status."""
+
     error: sc.Fingerprint | sc.Absent = Field(
         default=None, description="With this error: the fingerprint of its cause"
     )
@@ -140,12 +154,8 @@ class Facts(sc.Sent):
         return value
 
     def where(self, statuses: Iterable[Status]) -> Filter:
-        return Filter(
-            statuses=tuple(dict.fromkeys(statuses)),
-            type=self.type,
-            tenant=self.tenant,
-            plan=self.plan,
-            queue=self.queue,
+        return msgspec.structs.replace(
+            super().where(statuses),
             error=self.error,
             updated_before=moment(self.updated_before, "updatedBefore"),
             updated_after=moment(self.updated_after, "updatedAfter"),
@@ -166,9 +176,7 @@ def moment(text: str | None, what: str) -> float | None:
 
 
 class TaskQuery(Facts):
-    status: list[Status] = Field(
-        default=[], max_length=11, description="One of these; none given: any"
-    )
+    status: list[Status] = sc.any_of(11)
 
     def filter(self) -> Filter:
         return self.where(self.status)
@@ -262,10 +270,8 @@ class Asking(StrEnum):
     DISCARD = Command.DISCARD
 
 
-class Ask(sc.Sent):
+class Ask(sc.Reasoned):
     model_config = sc.example(reason="the database is back")
-
-    reason: sc.Reason = Field(default="", examples=["the database is back"])
     force: sc.Flag = Field(
         default=False, description="resume, retry, rollback: over newer work of its tenant, too"
     )

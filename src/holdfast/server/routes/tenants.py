@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Body, Path
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from holdfast.insight.tenant_overview import overviews
 from holdfast.insight.views import tasks as views
@@ -24,16 +24,7 @@ BATCH_MAX = 200
 SECONDS_MAX = 10 * 365 * 86_400.0
 
 # In a route `{tenant:path}`: a tenant's name may have slashes, sent as they are or as %2F.
-TenantInPath = Annotated[
-    str,
-    StringConstraints(pattern=sc.GIVEN),
-    sc.named("tenant"),
-    Path(
-        description="A tenant's name",
-        examples=["t-001"],
-        json_schema_extra=sc.NAME_FORMAT,
-    ),
-]
+TenantInPath = Annotated[sc.Tenant, Path(description="The name of a tenant")]
 
 
 class TenantsAsked(sc.Sent):
@@ -70,10 +61,8 @@ async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf
     return {"tenants": [one.view(service.app.redactor) for one in found]}
 
 
-class Retrying(sc.Sent):
+class Retrying(sc.Reasoned):
     model_config = sc.example(reason="the database is back", fromCheckpoint=True)
-
-    reason: sc.Reason = Field(default="", examples=["the database is back"])
     from_checkpoint: sc.Flag = True
     force: sc.Flag = False
 
@@ -99,10 +88,8 @@ async def retry_tenant(
     return views.asked_view(task)
 
 
-class HoldRequest(sc.Sent):
+class HoldRequest(sc.Reasoned):
     model_config = sc.example(reason="the migration of this customer", seconds=3600)
-
-    reason: sc.Reason = Field(default="", examples=["the migration of this customer"])
     seconds: float | None = Field(
         default=None, gt=0, le=SECONDS_MAX, description="Release it by itself after so long"
     )
@@ -142,10 +129,8 @@ async def hold_tenant(
     }
 
 
-class ReleaseRequest(sc.Sent):
+class ReleaseRequest(sc.Reasoned):
     model_config = sc.example(reason="the migration is done")
-
-    reason: sc.Reason = Field(default="", examples=["the migration is done"])
 
 
 @router.post("/internal/tenants/{tenant:path}/release", **needs(Role.OPERATOR, 404))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from holdfast.domain.errors import InvalidInput, InvalidSchedule, TriggerNotFound
 from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerCommand, TriggerStatus
@@ -28,16 +28,7 @@ router = Routes("triggers")
 
 NEXT_SHOWN = 5
 
-TriggerInPath = Annotated[
-    str,
-    StringConstraints(pattern=sc.GIVEN_NAME),
-    sc.named("trigger"),
-    Path(
-        json_schema_extra=sc.NAME_FORMAT,
-        description="Of a trigger",
-        examples=["nightly"],
-    ),
-]
+TriggerInPath = Annotated[sc.TriggerId, Path(description="The id of a trigger")]
 
 
 # -- making
@@ -55,7 +46,7 @@ _SCHEDULES = [
 ]
 
 
-class NewTrigger(sc.Sent):
+class NewTrigger(sc.Reasoned):
     """One of `at`, `every` and `cron`."""
 
     model_config = sc.example(
@@ -80,7 +71,6 @@ class NewTrigger(sc.Sent):
     overlap: Overlap = Overlap.ALLOW
     jitter: sc.DurationText = Field(default="0s", examples=["30s"])
     replace: sc.Flag = Field(default=False, description="In the place of another of this id")
-    reason: sc.Reason = ""
 
 
 @router.post(
@@ -144,9 +134,7 @@ def _moment(text: str) -> datetime:
 
 
 class TriggerQuery(sc.PageQuery):
-    status: list[TriggerStatus] = Field(
-        default=[], max_length=20, description="One of these; none given: any"
-    )
+    status: list[TriggerStatus] = sc.any_of(20)
     tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
     cursor: sc.TriggerCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
@@ -228,10 +216,8 @@ class TriggerAsking(StrEnum):
     CANCEL = TriggerCommand.CANCEL
 
 
-class TriggerAsk(sc.Sent):
+class TriggerAsk(sc.Reasoned):
     model_config = sc.example(reason="for the audit")
-
-    reason: sc.Reason = ""
 
 
 @router.post("/api/triggers/{trigger_id}/{command}", **needs(Role.OPERATOR, 404, 409))

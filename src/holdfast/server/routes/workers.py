@@ -70,13 +70,12 @@ def _pool_view(pool: PoolState) -> PoolView:
     }
 
 
-class Scaling(sc.Sent):
+class Scaling(sc.Reasoned):
     model_config = sc.example(processes=4, reason="the evening's load")
 
     processes: Annotated[int, Field(ge=0, le=LIMIT), sc.NUMBER] = Field(
         examples=[4], description="So many in all"
     )
-    reason: sc.Reason = ""
 
 
 @router.post("/internal/workers/scale", **needs(Role.ADMIN, 409, everywhere=True))
@@ -90,10 +89,8 @@ async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) ->
         return _pool_view(await service.pool.scale(asked.processes))
 
 
-class DrainRequest(sc.Sent):
+class DrainRequest(sc.Reasoned):
     model_config = sc.example(reason="the host is taken down")
-
-    reason: sc.Reason = ""
 
 
 class Drained(View):
