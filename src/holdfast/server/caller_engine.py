@@ -11,15 +11,8 @@ from msgspec.structs import replace
 from holdfast.domain import names
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import HoldfastError, StoreError
-from holdfast.domain.task.task import By
 from holdfast.engine import Holdfast
-from holdfast.engine.bulk.bulks import Bulks
 from holdfast.engine.operations.checkpoints import Checkpoints
-from holdfast.engine.operations.control import Control
-from holdfast.engine.operations.queues import Queues
-from holdfast.engine.operations.tenants import Tenants
-from holdfast.engine.plans.create import Plans
-from holdfast.engine.triggers.schedules import Schedules
 from holdfast.server.auth.access import Caller
 from holdfast.server.live.task_reads import LargeViews
 
@@ -28,39 +21,18 @@ class CallerEngine:
     """The parts of the engine, acting for one caller."""
 
     def __init__(self, app: Holdfast, caller: Caller, large_views: LargeViews) -> None:
-        self._app, self._caller, self._large_views = app, caller, large_views
-
-    @property
-    def control(self) -> Control:
-        return self._app.control.acting_as(self._caller.actor, self._caller.origin)
-
-    @property
-    def plans(self) -> Plans:
-        return self._app.plan.acting_as(self._caller.actor, self._caller.origin)
-
-    @property
-    def schedule(self) -> Schedules:
-        return self._app.schedule.acting_as(self._caller.actor, self._caller.origin)
-
-    @property
-    def bulks(self) -> Bulks:
-        return self._app.bulk.acting_as(self._caller.actor, self._caller.origin)
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        by = By(actor=self._caller.actor, origin=self._caller.origin)
-        return Checkpoints(self._app, by, partial(self._large_views.respond, self._caller))
-
-    @property
-    def tenants(self) -> Tenants:
-        return self._app.tenants.acting_as(self._caller.actor, self._caller.origin)
-
-    @property
-    def queues(self) -> Queues:
-        return self._app.queues.acting_as(self._caller.actor, self._caller.origin)
+        self._app, self._caller = app, caller
+        who = caller.actor, caller.origin
+        self.control = app.control.acting_as(*who)
+        self.plans = app.plan.acting_as(*who)
+        self.schedule = app.schedule.acting_as(*who)
+        self.bulks = app.bulk.acting_as(*who)
+        self.checkpoints = Checkpoints(app, caller.as_actor(), partial(large_views.respond, caller))
+        self.tenants = app.tenants.acting_as(*who)
+        self.queues = app.queues.acting_as(*who)
 
     @asynccontextmanager
-    async def audited(
+    async def record_action(
         self,
         command: str,
         about: str,
@@ -74,7 +46,7 @@ class CallerEngine:
         entry = Audit(
             task_id=about,
             command=command,
-            by=self._caller.by(names.check_text("reason", reason)),
+            by=self._caller.as_actor(names.check_text("reason", reason)),
             at=self._app.clock.now(),
             before=before,
             after=after,

@@ -99,7 +99,7 @@ class Caller:
         tracebacks = not limited and self.role.rank >= Role.OPERATOR.rank
         return Sight(tracebacks=tracebacks, limited=limited, actor=self.actor)
 
-    def by(self, reason: str = "") -> By:
+    def as_actor(self, reason: str = "") -> By:
         return By(actor=self.actor, origin=self.origin, reason=reason)
 
     def sees(self, tenant: str | None) -> bool:
@@ -204,14 +204,16 @@ class RequestAdmission:
         try:
             token = self._check_token(request, origin)
         except HoldfastError as error:
-            await self._note_refused(request, replace(ANONYMOUS.by(), origin=origin), error)
+            await self._note_refused(request, replace(ANONYMOUS.as_actor(), origin=origin), error)
             raise
         wait = self._wait(f"token {token.id}", token.rate or self._app.settings.rate_limit)
         if wait:
             raise TooManyRequests(wait)
         caller = caller_of_token(token, origin)
         if (refusal := need.refusal(caller)) is not None:
-            await self._note_refused(request, caller.by(), refusal, written=self._is_noted(caller))
+            await self._note_refused(
+                request, caller.as_actor(), refusal, written=self._is_noted(caller)
+            )
             raise refusal
         return caller
 
@@ -224,7 +226,7 @@ class RequestAdmission:
                 self._slow_down(origin)
                 raise Unauthenticated("this is not the secret that Telegram was given")
         except HoldfastError as error:
-            await self._note_refused(request, replace(ANONYMOUS.by(), origin=origin), error)
+            await self._note_refused(request, replace(ANONYMOUS.as_actor(), origin=origin), error)
             raise
         if wait := self._wait("telegram", self._app.settings.rate_limit):
             raise TooManyRequests(wait, "too many updates have come from Telegram")
@@ -289,7 +291,9 @@ class RequestAdmission:
         if caller is None or not refused or request.method in READS:
             return
         forbidden = Forbidden(str(error))
-        await self._note_refused(request, caller.by(), forbidden, written=self._is_noted(caller))
+        await self._note_refused(
+            request, caller.as_actor(), forbidden, written=self._is_noted(caller)
+        )
 
     def _is_noted(self, caller: Caller) -> bool:
         """Return whether to write this refusal down: of a token that has many, some are."""

@@ -39,7 +39,7 @@ async def repair_store(
     service: ServiceOf, caller: CallerOf, asked: Annotated[Mending | None, Body()] = None
 ) -> HealthView:
     """Mend what can be derived."""
-    async with service.acting_as(caller).audited(
+    async with service.acting_as(caller).record_action(
         "doctor fix", "store", asked.reason if asked else ""
     ):
         try:

@@ -130,7 +130,7 @@ async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any
     if new.dry_run:
         preview = await plans.preview(plan_id, tasks, **new.terms())
         return sc.answer(200, views.preview_view(preview))
-    async with service.acting_as(caller).audited("create", f"plan:{plan_id}", new.reason):
+    async with service.acting_as(caller).record_action("create", f"plan:{plan_id}", new.reason):
         handle = await plans(plan_id, tasks, **new.terms())
     return views.plan_view(await handle.info(), service.app.redactor)
 
@@ -291,24 +291,17 @@ async def ask_plan(
     ask: Annotated[PlanAsk | None, Body()] = None,
 ) -> views.PlanAsked:
     """Ask something of a plan; it reaches each of its tasks."""
-    plan = await visible_plan(service, caller, plan_id)
-    return views.asked_plan_view(
-        await _carry_out(service, caller, plan.id, command, ask or PlanAsk())
-    )
-
-
-async def _carry_out(
-    service: Service, caller: Caller, plan_id: str, command: PlanAction, ask: PlanAsk
-) -> Plan:
+    plan, ask = await visible_plan(service, caller, plan_id), ask or PlanAsk()
     control, why = service.acting_as(caller).plans.control, ask.reason
     match command:
         case PlanAction.PAUSE:
-            return await control.pause(plan_id, reason=why)
+            plan = await control.pause(plan.id, reason=why)
         case PlanAction.RESUME:
-            return await control.resume(plan_id, reason=why)
+            plan = await control.resume(plan.id, reason=why)
         case PlanAction.CANCEL:
-            return await control.cancel(plan_id, reason=why)
+            plan = await control.cancel(plan.id, reason=why)
         case PlanAction.RETRY:
-            return await control.retry(plan_id, reason=why)
+            plan = await control.retry(plan.id, reason=why)
         case PlanAction.ROLLBACK:
-            return await control.rollback(plan_id, wave=ask.wave, force=ask.force, reason=why)
+            plan = await control.rollback(plan.id, wave=ask.wave, force=ask.force, reason=why)
+    return views.asked_plan_view(plan)

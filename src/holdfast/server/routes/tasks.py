@@ -288,25 +288,21 @@ async def ask_task(
 ) -> views.Asked:
     """Ask something of a task; 409 when its present status forbids it."""
     await visible(service, caller, task_id)
-    return views.asked_view(await _carry_out(service, caller, task_id, command, ask or Ask()))
-
-
-async def _carry_out(
-    service: Service, caller: CallerOf, task_id: str, command: Asking, ask: Ask
-) -> Any:
-    control, why = service.acting_as(caller).control, ask.reason
+    ask = ask or Ask()
+    control, why, force = service.acting_as(caller).control, ask.reason, ask.force
     match command:
         case Asking.PAUSE:
-            return await control.pause(task_id, reason=why)
+            task = await control.pause(task_id, reason=why)
         case Asking.RESUME:
-            return await control.resume(task_id, reason=why, force=ask.force)
+            task = await control.resume(task_id, reason=why, force=force)
         case Asking.CANCEL:
-            return await control.cancel(task_id, reason=why)
+            task = await control.cancel(task_id, reason=why)
         case Asking.RETRY:
-            return await control.retry(
-                task_id, reason=why, force=ask.force, from_checkpoint=ask.from_checkpoint
+            task = await control.retry(
+                task_id, reason=why, force=force, from_checkpoint=ask.from_checkpoint
             )
         case Asking.ROLLBACK:
-            return await control.rollback(task_id, reason=why, force=ask.force)
+            task = await control.rollback(task_id, reason=why, force=force)
         case Asking.DISCARD:
-            return await control.discard(task_id, reason=why)
+            task = await control.discard(task_id, reason=why)
+    return views.asked_view(task)

@@ -86,7 +86,7 @@ async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) 
         raise InvalidInput("give one of at, every and cron")
     tenant = caller.tenant_for(new.tenant)
     name = await _name_for(service, caller, new.trigger_id, tenant)
-    async with service.acting_as(caller).audited("create", f"trigger:{name}", new.reason):
+    async with service.acting_as(caller).record_action("create", f"trigger:{name}", new.reason):
         handle = await _create(new, service, caller, name, tenant)
     return await _answer(service, caller, handle, status=201)
 
@@ -230,10 +230,8 @@ async def ask_trigger(
 ) -> views.TriggerAsked:
     """`fire` makes a task now, whatever its policies say; its times stay."""
     trigger = await visible_trigger(service, caller, trigger_id)
-    handle, why = (
-        await service.acting_as(caller).schedule.get(trigger.id),
-        ask.reason if ask else "",
-    )
+    handle = await service.acting_as(caller).schedule.get(trigger.id)
+    why = ask.reason if ask else ""
     task_id: str | None = None
     match command:
         case TriggerAsking.FIRE:

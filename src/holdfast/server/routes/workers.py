@@ -82,7 +82,7 @@ class Scaling(sc.Reasoned):
 async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
     """Start worker processes of this service, or stop the newest; those finish what they run."""
     before, after = str(service.pool.state().wanted), str(asked.processes)
-    async with service.acting_as(caller).audited(
+    async with service.acting_as(caller).record_action(
         "scale", "workers", asked.reason, before=before, after=after
     ):
         service.check_is_shared()
@@ -112,7 +112,7 @@ async def drain_worker(
     changed = await switches.drain_worker(
         app.store,
         worker,
-        by=caller.by(reason),
+        by=caller.as_actor(reason),
         now=app.clock.now(),
         live_within_seconds=LIVE_LEASES * service.settings.lease,
     )

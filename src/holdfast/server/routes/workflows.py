@@ -105,33 +105,30 @@ class _Wait:
 
     async def finish(self, request: Request) -> Response:
         with self.place:
-            peek = await _wait_end(self.service, request, self.task_id, self.seconds, self.revoked)
+            peek = await self._wait_for_rest(request)
         return await _now(self.service, self.caller, self.task_id, peek)
 
+    async def _wait_for_rest(self, request: Request) -> Peek | None:
+        """Wait until the task has come to rest; None: not within that time, or the service stops.
 
-async def _wait_end(
-    service: Service, request: Request, task_id: str, seconds: float, revoked: asyncio.Event
-) -> Peek | None:
-    """Wait until the task has come to rest; None: not within that time, or the service stops.
-
-    The wait ends as well when its client has gone, or ``revoked`` is set."""
-    waiting = asyncio.create_task(service.app.waiters.wait_for_rest(task_id))
-    stop = asyncio.create_task(service.stopping.wait())
-    leave = asyncio.create_task(_wait_hangup(request))
-    end = asyncio.create_task(revoked.wait())
-    running = {waiting, stop, leave, end}
-    try:
-        await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if end.done():
-            raise Unauthenticated("this token was revoked, or has expired; the task is kept")
-        if waiting.done():
-            return waiting.result()
-        if leave.done():
-            raise ClientDisconnect
-        return None
-    finally:
-        for task in running:
-            task.cancel()
+        The wait ends as well when its client has gone, or its token was revoked."""
+        rest = asyncio.create_task(self.service.app.waiters.wait_for_rest(self.task_id))
+        stop = asyncio.create_task(self.service.stopping.wait())
+        leave = asyncio.create_task(_wait_hangup(request))
+        end = asyncio.create_task(self.revoked.wait())
+        running = {rest, stop, leave, end}
+        try:
+            await asyncio.wait(running, timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if end.done():
+                raise Unauthenticated("this token was revoked, or has expired; the task is kept")
+            if rest.done():
+                return rest.result()
+            if leave.done():
+                raise ClientDisconnect
+            return None
+        finally:
+            for task in running:
+                task.cancel()
 
 
 async def _wait_hangup(request: Request) -> None:
