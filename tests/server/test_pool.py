@@ -14,7 +14,9 @@ from typing import IO
 import pytest
 
 from holdfast.domain.errors import InvalidInput, Refused
-from holdfast.server.pool import NoPool, Pool, PoolProcess, ProcessState
+from holdfast.domain.task.envelope import iso
+from holdfast.insight.views.workers import ProcessState
+from holdfast.server.pool import NoPool, Pool
 from verify.servers import poll
 
 # Says that it is there, and ends well when it is told to.
@@ -55,7 +57,7 @@ async def closing(pool: Pool) -> AsyncIterator[Pool]:
 
 
 def pids(pool: Pool) -> list[int]:
-    return [one.pid for one in pool.state().processes if one.pid is not None]
+    return [pid for one in pool.state()["processes"] if (pid := one["pid"]) is not None]
 
 
 def is_there(pid: int) -> bool:
@@ -78,8 +80,8 @@ async def test_it_grows_and_the_newest_are_stopped_first(tmp_path: Path) -> None
     async with closing(Pool(command(OBEDIENT, tmp_path))) as pool:
         first, second, third = await scaled(pool, 3, tmp_path)
         state = await pool.scale(1)
-        assert state.wanted == 1
-        assert [one.state for one in state.processes].count(ProcessState.STOPPING) == 2
+        assert state["wanted"] == 1
+        assert [one["state"] for one in state["processes"]].count(ProcessState.STOPPING) == 2
         await until(lambda: pids(pool) == [first])
         assert not is_there(second)
         assert not is_there(third)
@@ -90,9 +92,9 @@ async def test_each_is_told_with_its_pid_and_its_time(tmp_path: Path) -> None:
     async with closing(Pool(command(OBEDIENT, tmp_path), now=lambda: 77.0, limit=5)) as pool:
         state = await pool.scale(1)
         [pid] = pids(pool)
-        alone = PoolProcess(pid=pid, started_at=77.0, state=ProcessState.ALIVE, restarts=0)
-        assert state.processes == (alone,)
-        assert state.limit == 5
+        alone = {"pid": pid, "startedAt": iso(77.0), "state": ProcessState.ALIVE, "restarts": 0}
+        assert state["processes"] == [alone]
+        assert state["limit"] == 5
 
 
 @pytest.mark.parametrize("count", [-1, 5])
@@ -100,14 +102,14 @@ async def test_it_is_bounded(tmp_path: Path, count: int) -> None:
     async with closing(Pool(command(OBEDIENT, tmp_path), limit=4)) as pool:
         with pytest.raises(InvalidInput, match="between 0 and 4"):
             await pool.scale(count)
-        assert pool.state().processes == ()
+        assert pool.state()["processes"] == []
 
 
 async def test_without_a_command_there_is_nothing_to_scale() -> None:
     with pytest.raises(NoPool) as refused:
         await Pool().scale(1)
     assert isinstance(refused.value, Refused)
-    assert Pool().state().limit == 0
+    assert Pool().state()["limit"] == 0
 
 
 async def test_one_that_is_killed_is_replaced(tmp_path: Path) -> None:
@@ -115,8 +117,8 @@ async def test_one_that_is_killed_is_replaced(tmp_path: Path) -> None:
         [pid] = await scaled(pool, 1, tmp_path)
         os.kill(pid, signal.SIGKILL)
         await until(lambda: pids(pool) not in ([], [pid]))
-        [after] = pool.state().processes
-        assert after.restarts == 1
+        [after] = pool.state()["processes"]
+        assert after["restarts"] == 1
 
 
 async def test_one_that_ends_well_by_itself_was_drained_and_is_not_replaced(
@@ -125,7 +127,7 @@ async def test_one_that_ends_well_by_itself_was_drained_and_is_not_replaced(
     async with closing(Pool(command(OBEDIENT, tmp_path), again_seconds=(0.01, 0.1))) as pool:
         first, second = await scaled(pool, 2, tmp_path)
         os.kill(first, signal.SIGTERM)
-        await until(lambda: pool.state().wanted == 1)
+        await until(lambda: pool.state()["wanted"] == 1)
         assert pids(pool) == [second]
 
 
@@ -173,8 +175,8 @@ async def test_those_who_drain_can_be_hurried(tmp_path: Path) -> None:
 async def test_what_cannot_be_started_is_tried_again_and_told(tmp_path: Path) -> None:
     async with closing(Pool([str(tmp_path / "nowhere")], again_seconds=(60, 60))) as pool:
         state = await pool.scale(1)
-        assert state.wanted == 1
-        await until(lambda: pool.state().processes[0].state is ProcessState.WAITING)
+        assert state["wanted"] == 1
+        await until(lambda: pool.state()["processes"][0]["state"] is ProcessState.WAITING)
 
 
 PARENT = """
@@ -184,7 +186,7 @@ from holdfast.server.pool import Pool
 async def main():
     pool = Pool([sys.executable, "-m", "holdfast", "worker", "app:app", "--tethered"])
     await pool.scale(1)
-    print(pool.state().processes[0].pid, flush=True)
+    print(pool.state()["processes"][0]["pid"], flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())

@@ -12,12 +12,11 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import StrEnum
-
-import msgspec
 
 from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.errors import InvalidInput, Refused
+from holdfast.insight.views.tasks import at
+from holdfast.insight.views.workers import PoolView, ProcessState, ProcessView
 
 log = logging.getLogger("holdfast.server.pool")
 
@@ -38,25 +37,6 @@ class NoPool(Refused, stored_name="NoPool"):
             or "this service has no worker processes of its own: `holdfast serve` has; "
             "here start `holdfast worker` yourself"
         )
-
-
-class ProcessState(StrEnum):
-    ALIVE = "alive"
-    WAITING = "waiting"  # it died, and is started again after a while
-    STOPPING = "stopping"
-
-
-class PoolProcess(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    pid: int | None  # None: there is none at the moment
-    started_at: float | None
-    state: ProcessState
-    restarts: int
-
-
-class PoolState(msgspec.Struct, frozen=True, kw_only=True):
-    wanted: int
-    limit: int
-    processes: tuple[PoolProcess, ...]
 
 
 class Pool:
@@ -83,14 +63,14 @@ class Pool:
     def can_scale(self) -> bool:
         return self._command is not None
 
-    def state(self) -> PoolState:
-        return PoolState(
-            wanted=len(self._wanted_members()),
-            limit=self._limit if self.can_scale else 0,
-            processes=tuple(member.told() for member in self._members),
-        )
+    def state(self) -> PoolView:
+        return {
+            "wanted": len(self._wanted_members()),
+            "limit": self._limit if self.can_scale else 0,
+            "processes": [member.state() for member in self._members],
+        }
 
-    async def scale(self, wanted: int) -> PoolState:
+    async def scale(self, wanted: int) -> PoolView:
         """Start so many more, or stop the newest; those finish what they run."""
         if self._command is None:
             raise NoPool
@@ -159,14 +139,14 @@ class _Member:
         if self._told.is_set() and self._process is not None:
             _signal(self._process, signal.SIGTERM)
 
-    def told(self) -> PoolProcess:
+    def state(self) -> ProcessView:
         state = ProcessState.ALIVE if self._process else ProcessState.WAITING
-        return PoolProcess(
-            pid=self._process.pid if self._process else None,
-            started_at=self._started_at,
-            state=ProcessState.STOPPING if self._told.is_set() else state,
-            restarts=self._restarts,
-        )
+        return {
+            "pid": self._process.pid if self._process else None,
+            "state": ProcessState.STOPPING if self._told.is_set() else state,
+            "startedAt": at(self._started_at),
+            "restarts": self._restarts,
+        }
 
     async def _live(self) -> None:
         deaths = 0

@@ -131,7 +131,7 @@ async def test_no_worker_processes_are_started_beside_a_memory(idle: Served) -> 
     idle.service.pool = Pool(["false"])
     answer = await idle.client().post("/internal/workers/scale", json={"processes": 1})
     assert (answer.status_code, answer.json()["code"]) == (409, "no-pool")
-    assert idle.service.pool.state().wanted == 0
+    assert idle.service.pool.state()["wanted"] == 0
 
 
 async def test_an_actor_is_told_by_name_wherever_it_stands(idle: Served) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.domain.task.envelope import iso
+from holdfast.insight.views import fields
 from holdfast.insight.views.view import Time, View
 from holdfast.observe.snapshot import Alert, Severity
 
@@ -14,10 +15,12 @@ from holdfast.observe.snapshot import Alert, Severity
 class AlertView(View):
     code: Annotated[str, Field(examples=["backlog"])]
     severity: Annotated[Severity, Field(examples=[Severity.TICKET])]
-    queue: Annotated[str | None, Field(description="null: of the whole store")]
+    queue: Annotated[
+        fields.QueueName | None, Field(description="null if it concerns the whole store")
+    ]
     group: Annotated[
         str | None,
-        Field(examples=[None], description="Of an outage: the fingerprint of its error group"),
+        Field(examples=[None], description="The fingerprint of an outage's error group"),
     ]
     says: Annotated[str, Field(examples=["12000 tasks wait in queue default"])]
     value: Annotated[float, Field(examples=[12_000.0])]

@@ -14,6 +14,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import ChainVerdict
 from holdfast.engine.operations.audit_gaps import Missing
+from holdfast.insight.views import fields
 from holdfast.insight.views.view import Time, View
 
 _HASH = "7c4e0c0b4f0c4f8b6a5b5d0e6f0d7d3a9d3f5a1b2c4d6e8f00112233445566aa"
@@ -26,50 +27,55 @@ class AuditView(View):
     reason: Annotated[str, Field(examples=["a duplicate"])]
     command: Annotated[str, Field(examples=[Command.CANCEL])]
     taskId: Annotated[
-        str, Field(description="Of a task, or plan:ID, trigger:ID, queue:NAME, worker:NAME")
+        fields.TaskId,
+        Field(description="The id of a task, or plan:ID, trigger:ID, queue:NAME, worker:NAME"),
     ]
     before: Annotated[str, Field(examples=[Status.PENDING])]
     after: Annotated[str, Field(examples=[Status.CANCELLED])]
     refused: Annotated[
         str | None,
-        Field(examples=[None], description="The code of the refusal; null: it was done"),
+        Field(examples=[None], description="The code of the refusal; null if it was done"),
     ]
 
 
 class AuditPage(View):
     entries: list[AuditView]
-    cursor: str | None
+    cursor: fields.Cursor
 
 
 class TransitionView(View):
     at: Time
-    taskId: str
-    version: Annotated[int, Field(examples=[2], description="Of the record, after the transition")]
+    taskId: fields.TaskId
+    version: Annotated[
+        int, Field(examples=[2], description="The version of the record after the transition")
+    ]
     command: Annotated[str, Field(examples=["start"])]
     before: Annotated[
-        Status | None, Field(examples=[Status.PENDING], description="null: there was no task")
+        Status | None, Field(examples=[Status.PENDING], description="null if the task is new")
     ]
     after: Annotated[Status, Field(examples=[Status.RUNNING])]
     maker: Annotated[Maker, Field(examples=[Maker.WORKER])]
     name: Annotated[
-        str, Field(examples=["host-1-4711"], description="Worker, actor, plan or trigger")
+        fields.WorkerName, Field(description="The name of the worker, actor, plan or trigger")
     ]
-    origin: str
+    origin: fields.Origin
     reason: Annotated[str, Field(examples=[""])]
 
 
 class TransitionList(View):
     transitions: list[TransitionView]
-    cursor: str | None
+    cursor: fields.Cursor
 
 
 class MissingView(View):
     """Links that are gone at the old end."""
 
-    count: Annotated[int, Field(examples=[204], description="Numbers 1 to this")]
+    count: Annotated[
+        int, Field(examples=[204], description="The numbers from 1 to this one are missing")
+    ]
     explained: Annotated[
         bool,
-        Field(examples=[True], description="False: neither the retention nor a prune took them"),
+        Field(examples=[True], description="False if neither retention nor a prune took them"),
     ]
     says: Annotated[
         str, Field(examples=["numbers 1 to 204 are missing: the retention of 365d took them"])
@@ -81,16 +87,16 @@ class ChainState(View):
     links: Annotated[int, Field(examples=[1204])]
     base: Annotated[
         str,
-        Field(examples=["0:" + "0" * 64], description="NUMBER:HASH on which the oldest hangs"),
+        Field(examples=["0:" + "0" * 64], description="NUMBER:HASH before the oldest entry"),
     ]
     head: Annotated[
         str,
         Field(
             examples=[f"1204:{_HASH}"],
-            description="NUMBER:HASH; note it elsewhere, and compare with it later",
+            description="NUMBER:HASH of the chain tip; note it elsewhere and compare it later",
         ),
     ]
-    loose: Annotated[int, Field(description="Written down, and not in the chain yet")]
+    loose: Annotated[int, Field(description="Entries that are not in the chain yet")]
 
 
 class ChainView(ChainState):

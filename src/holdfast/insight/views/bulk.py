@@ -14,6 +14,7 @@ from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.state import Status
 from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.handle import Info
+from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import at, text_or_none
 from holdfast.insight.views.view import Time, View
 from holdfast.ports import Filter
@@ -26,35 +27,41 @@ class CanaryView(View):
 
 
 class BulkView(View):
-    bulkId: str
+    bulkId: fields.TaskId
     command: Annotated[BulkCommand, Field(examples=[BulkCommand.RESUME])]
     phase: Annotated[str, Field(examples=list(PHASES))]
     status: Annotated[
-        Status, Field(examples=[Status.RUNNING], description="Of the task that carries it out")
+        Status, Field(examples=[Status.RUNNING], description="The status of the task that runs it")
     ]
-    matching: Annotated[int, Field(examples=[250], description="When it began")]
-    more: Annotated[bool, Field(description="There were more than were counted")]
+    matching: Annotated[int, Field(examples=[250], description="Tasks that matched at its start")]
+    more: Annotated[bool, Field(description="True if more tasks match than were counted")]
     left: Annotated[int, Field(examples=[120])]
     done: Annotated[int, Field(examples=[129])]
     refused: Annotated[
         dict[str, int],
-        Field(examples=[{"tenant-moved-on": 1}], description="By the code of the refusal"),
+        Field(
+            examples=[{"tenant-moved-on": 1}],
+            description="Refused tasks, by the code of the refusal",
+        ),
     ]
     changed: Annotated[
-        int, Field(examples=[0], description="By somebody else meanwhile: left alone")
+        int,
+        Field(examples=[0], description="Tasks left alone because they changed meanwhile"),
     ]
     gone: int
-    ended: Annotated[int, Field(description="canary: came to rest, and well")]
-    failed: Annotated[int, Field(description="canary: failed again")]
-    unknown: Annotated[int, Field(description="canary: not at rest yet")]
+    ended: Annotated[int, Field(description="Tasks of the canary that ended well")]
+    failed: Annotated[int, Field(description="Tasks of the canary that failed again")]
+    unknown: Annotated[int, Field(description="Tasks of the canary that still run")]
     rate: Annotated[float, Field(examples=[50.0])]
     canary: Annotated[CanaryView | None, Field(examples=[example_canary()])]
     limit: Annotated[int | None, Field(examples=[None])]
     filter: Annotated[dict[str, Any], Field(examples=[{"error": "4f0c9a7d12ab"}])]
     startedBy: Annotated[str, Field(examples=["api:ann"])]
-    origin: str
+    origin: fields.Origin
     why: Annotated[str, Field(examples=["the database is back"])]
-    reason: Annotated[str | None, Field(description="Why it was halted, stopped or paused")]
+    reason: Annotated[
+        fields.Reason, Field(description="Why the action was halted, stopped or paused")
+    ]
     error: Annotated[str | None, Field(examples=[None])]
     createdAt: Time
     updatedAt: Time
@@ -71,36 +78,37 @@ def example_canary() -> CanaryView:
 
 class BulkPageView(View):
     bulks: list[BulkView]
-    cursor: str | None
+    cursor: fields.Cursor
 
 
 class SampleView(View):
-    taskId: str
-    type: str
-    tenantId: str | None
-    status: Status
-    stage: str | None
+    taskId: fields.TaskId
+    type: fields.TypeName
+    tenantId: fields.TenantId | None
+    status: Annotated[Status, Field(examples=[Status.FAILED])]
+    stage: fields.StageName | None
     updatedAt: Time
 
 
 class BulkPreviewView(View):
     matching: Annotated[int, Field(examples=[250])]
-    more: Annotated[bool, Field(description="Than were looked at")]
+    more: Annotated[bool, Field(description="True if more tasks match than were examined")]
     refusedNow: Annotated[
         int,
-        Field(examples=[1], description="Of those looked at: they could not take the command"),
+        Field(examples=[1], description="Examined tasks that would refuse the command now"),
     ]
     startsOver: Annotated[
-        int, Field(examples=[0], description="Of those looked at: from their first stage on")
+        int,
+        Field(examples=[0], description="Examined tasks that would start at their first stage"),
     ]
     startingOver: Annotated[
-        tuple[str, ...], Field(examples=[[]], description="Ids of the first of them")
+        tuple[str, ...], Field(examples=[[]], description="The ids of the first of these tasks")
     ]
     checkpointsJudged: Annotated[
-        int, Field(examples=[250], description="So many were looked at to tell who starts over")
+        int, Field(examples=[250], description="The checkpoints that were examined to tell that")
     ]
     checkpointsToJudge: Annotated[
-        int, Field(examples=[250], description="Tasks that would go on from a checkpoint")
+        int, Field(examples=[250], description="Tasks that would continue from a checkpoint")
     ]
     sample: list[SampleView]
 

@@ -1,13 +1,14 @@
-"""The JSON views of the doctor's report."""
+"""The JSON views of health: of the service itself, and the doctor's report."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 
 from holdfast.domain.plan.plan import PlanStatus
-from holdfast.insight.views.view import View
+from holdfast.insight.views import fields
+from holdfast.insight.views.view import TypedDict, View
 from holdfast.insight.views.workers import WorkerView, worker_view
 from holdfast.ports import Finding
 
@@ -15,6 +16,28 @@ if TYPE_CHECKING:
     from holdfast.insight.health import Health
 
 WORKER_KEYS = frozenset("worker live seenSecondsAgo queues types slots running".split())
+
+
+class Live(TypedDict):
+    status: NotRequired[Annotated[Literal["live"], Field(json_schema_extra={"default": "live"})]]
+
+
+class Ready(TypedDict):
+    status: Annotated[Literal["ready", "not-ready"], Field(examples=["ready"])]
+    store: Annotated[
+        str, Field(examples=["sqlite"], description="The kind of the store; the doctor says more")
+    ]
+    reachable: Annotated[bool, Field(examples=[True])]
+    durable: Annotated[
+        fields.Durable, Field(description="False if accepted tasks end with this process")
+    ]
+    degraded: Annotated[
+        bool, Field(description="True if memory replaces a store that was out of reach")
+    ]
+    consuming: Annotated[
+        bool, Field(examples=[True], description="True if a live worker claims tasks")
+    ]
+    stopping: Annotated[bool, Field(description="True if this process takes no more requests")]
 
 
 class CheckView(View):
@@ -29,20 +52,20 @@ class CheckView(View):
 
 class FindingView(View):
     invariant: Annotated[str, Field(examples=["I11"])]
-    taskId: str | None
+    taskId: fields.TaskId | None
     says: str
     mended: bool
 
 
 class OldestView(View):
-    taskId: str
+    taskId: fields.TaskId
     ageSeconds: Annotated[float, Field(examples=[12.5])]
 
 
 class HealthView(View):
     clean: Annotated[bool, Field(examples=[True])]
-    store: str
-    durable: bool
+    store: Annotated[str, Field(examples=["sqlite:///holdfast.db"])]
+    durable: fields.Durable
     checks: list[CheckView]
     workers: list[WorkerView]
     oldestReady: OldestView | None
@@ -52,7 +75,7 @@ class HealthView(View):
         tuple[str, ...],
         Field(
             examples=[[f"plan upgrade-7 is {PlanStatus.HALTED}: 2 of 20 have failed"]],
-            description="For a person",
+            description="What waits for a person",
         ),
     ]
 

@@ -23,6 +23,7 @@ from holdfast.domain.task.envelope import iso
 from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.engine.plans.create import Preview
 from holdfast.engine.plans.handle import PlanInfo
+from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import at, text_or_none
 from holdfast.insight.views.view import Time, View
 
@@ -41,7 +42,7 @@ class WaveView(View):
 
 
 class PlanView(View):
-    planId: str
+    planId: fields.PlanId
     status: Annotated[PlanStatus, Field(examples=[PlanStatus.RUNNING])]
     cancelRequested: bool
     progress: Annotated[float, Field(examples=[0.25])]
@@ -51,11 +52,11 @@ class PlanView(View):
     maxConcurrency: Annotated[int | None, Field(examples=[2])]
     soakSecondsLeft: Annotated[float, Field(examples=[0.0])]
     endsInSeconds: Annotated[float | None, Field(examples=[90.0])]
-    reason: str | None
+    reason: fields.Reason
     legalCommands: Annotated[
         tuple[PlanCommand, ...], Field(examples=[list(MACHINE.legal(PlanStatus.RUNNING))])
     ]
-    driver: str | None
+    driver: fields.WorkerName | None
     createdAt: Time
     startedAt: Time | None
     updatedAt: Time
@@ -63,7 +64,7 @@ class PlanView(View):
 
 class PlanPageView(View):
     plans: list[PlanView]
-    cursor: str | None
+    cursor: fields.Cursor
 
 
 class PlanTermsView(View):
@@ -82,13 +83,15 @@ class PlanDetail(PlanView, PlanTermsView):
         tuple[str, ...],
         Field(
             examples=[[]],
-            description="Failed tasks that start at their first stage, with new keys, when retried",
+            description="Failed tasks that a retry starts at their first stage, with new keys",
         ),
     ]
     checkpointsJudged: Annotated[
-        int, Field(examples=[0], description="So many were looked at to tell who starts over")
+        int, Field(examples=[0], description="The checkpoints that were examined to tell that")
     ]
-    checkpointsToJudge: Annotated[int, Field(examples=[0], description="Tasks that failed")]
+    checkpointsToJudge: Annotated[
+        int, Field(examples=[0], description="The number of tasks that have failed")
+    ]
 
 
 class WavePreviewView(View):
@@ -98,33 +101,33 @@ class WavePreviewView(View):
 
 
 class PreviewView(View):
-    planId: str
+    planId: fields.PlanId
     total: Annotated[int, Field(examples=[4])]
     waves: Annotated[list[WavePreviewView], Field(examples=[_PREVIEWED])]
     busy: Annotated[
         tuple[str, ...],
-        Field(examples=[["t-003"]], description="Tenants that have other work now"),
+        Field(examples=[["t-003"]], description="The tenants that have other work now"),
     ]
     exists: Annotated[PlanStatus | None, Field(examples=[None])]
 
 
 class PlanAsked(View):
-    planId: str
+    planId: fields.PlanId
     status: Annotated[PlanStatus, Field(examples=[PlanStatus.PAUSED])]
     cancelRequested: bool
 
 
 class MemberView(View):
     number: Annotated[int, Field(examples=[0])]
-    taskId: str
-    tenantId: str | None
+    taskId: fields.TaskId
+    tenantId: fields.TenantId | None
     wave: Annotated[int, Field(examples=[1])]
     state: Annotated[MemberState, Field(examples=[MemberState.COMPLETED])]
 
 
 class MemberPage(View):
     tasks: list[MemberView]
-    cursor: str | None
+    cursor: fields.Cursor
 
 
 def plan_view(info: PlanInfo, hide: Redactor) -> PlanView:

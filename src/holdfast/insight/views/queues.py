@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -10,7 +11,7 @@ from pydantic import Field
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
-from holdfast.insight.views.tasks import EXAMPLE_AT
+from holdfast.insight.views import fields
 from holdfast.insight.views.view import Time, View
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import OF_QUEUES, Switch, SwitchSetting
@@ -19,19 +20,19 @@ from holdfast.ports import OF_QUEUES, Switch, SwitchSetting
 class Off(View):
     """The person who has paused a queue, and the reason."""
 
-    actor: str
-    origin: str
+    actor: fields.Actor
+    origin: fields.Origin
     reason: str
     at: Time
 
 
 class QueueView(View):
-    queue: str
+    queue: fields.QueueName
     places: Annotated[dict[Place, int], Field(examples=[example_places()])]
     oldestAgeSeconds: Annotated[float, Field(examples=[12.5])]
-    backlog: Annotated[int, Field(examples=[3], description="How many wait")]
+    backlog: Annotated[int, Field(examples=[3], description="The number of waiting tasks")]
     threshold: Annotated[
-        int | None, Field(examples=[10_000], description="Above it there is an alert")
+        int | None, Field(examples=[10_000], description="A larger backlog raises an alert")
     ]
     intakePaused: Annotated[Off | None, Field(examples=[example_pause()])]
     claimingPaused: Annotated[Off | None, Field(examples=[None])]
@@ -39,6 +40,25 @@ class QueueView(View):
 
 class QueueList(View):
     queues: list[QueueView]
+
+
+class Valve(StrEnum):
+    INTAKE = "intake"
+    CLAIMING = "claiming"
+
+
+class Turned(View):
+    queue: fields.QueueName
+    what: Valve
+    paused: Annotated[bool, Field(examples=[True])]
+    changed: fields.Changed
+    known: Annotated[
+        bool,
+        Field(
+            examples=[True],
+            description="False if no task, type or worker has such a queue: is it misspelt?",
+        ),
+    ]
 
 
 def example_places() -> dict[Place, int]:
@@ -50,7 +70,7 @@ def example_pause() -> Off:
         "actor": "api:ann",
         "origin": "10.0.0.7",
         "reason": "the database is down",
-        "at": iso(EXAMPLE_AT),
+        "at": iso(fields.EXAMPLE_AT),
     }
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
+from holdfast.insight.views import fields
 from holdfast.insight.views.queues import example_places
 from holdfast.insight.views.tasks import TaskView
 from holdfast.insight.views.tenants import HoldView
@@ -36,7 +37,7 @@ class CountsView(View):
         dict[str, int],
         Field(
             examples=[{f"{Status.COMPLETED} {Command.CANCEL}": 1}],
-            description="STATUS and command → how often",
+            description="How often a command was refused, by STATUS and command",
         ),
     ]
 
@@ -52,14 +53,16 @@ class _Newest(View):
 
 
 class StatsView(_Newest, CountsView):
-    checkpoints: Annotated[int, Field(examples=[1], description="Of tasks that have not settled")]
+    checkpoints: Annotated[
+        int, Field(examples=[1], description="The checkpoints of tasks that have not settled")
+    ]
     tenantLocks: Annotated[int, Field(examples=[1])]
     tenantsHeld: Annotated[int, Field(examples=[1])]
     holds: Annotated[
-        list[HoldView], Field(description="The first 100 of them, by the tenants' names")
+        list[HoldView], Field(description="The first 100 holds, by the names of the tenants")
     ]
     liveWorkers: Annotated[int, Field(examples=[1])]
-    durable: bool
+    durable: fields.Durable
     degraded: bool
 
 

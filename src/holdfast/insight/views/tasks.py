@@ -17,45 +17,49 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status, legal
 from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
 from holdfast.engine.operations.expired_checkpoints import Find, not_known, outlook_of
+from holdfast.insight.views import fields
 from holdfast.insight.views.view import Time, View
-from holdfast.ports import Detail
+from holdfast.ports import Detail, ErrorGroup
 
-EXAMPLE_ID = "019c1a4e-9d00-7c31-8a52-6f0b7c9d1e24"
-EXAMPLE_AT = 1_769_860_800.0
+_TRACEBACK = 'Traceback (most recent call last):\n  File "app.py", line 7, in migrate\n…'
 
 
 class Error(View):
     """The failure of a stage. Secrets are hidden."""
 
-    fingerprint: Annotated[
-        str, Field(examples=["4f0c9a7d12ab"], description="The same for one cause")
-    ]
-    kind: FailureKind
+    fingerprint: fields.Fingerprint
+    kind: Annotated[FailureKind, Field(examples=[FailureKind.STAGE])]
     error: Annotated[str, Field(examples=["ConnectionError"])]
-    message: str
-    stage: str
-    attempt: int
+    message: Annotated[str, Field(examples=["no route to host"])]
+    stage: fields.StageName
+    attempt: fields.Attempt
     at: Time
     traceback: Annotated[
         str,
         Field(
-            description="For operators of all tenants, of one task; else, and in lists, it is empty"
+            examples=[_TRACEBACK],
+            description="Operators of all tenants see it in the view of one task; "
+            "in lists, and for others, it is empty",
         ),
     ]
 
 
 class TaskView(View):
-    taskId: str
-    type: str
-    status: Status
-    tenantId: str | None
-    planId: str | None
-    queue: str
-    stage: Annotated[str | None, Field(description="That runs now or would run next")]
-    attempt: int
-    outages: Annotated[int, Field(description="In a row; they are not among the attempts")]
-    outageSince: Annotated[Time | None, Field(description="The first outage of that row")]
-    reason: str | None
+    taskId: fields.TaskId
+    type: fields.TypeName
+    status: Annotated[Status, Field(examples=[Status.FAILED])]
+    tenantId: fields.TenantId | None
+    planId: fields.PlanId | None
+    queue: fields.QueueName
+    stage: Annotated[
+        fields.StageName | None, Field(description="The stage that runs now or would run next")
+    ]
+    attempt: fields.Attempt
+    outages: Annotated[int, Field(description="Outages in a row, which are not attempts")]
+    outageSince: Annotated[
+        Time | None, Field(examples=[None], description="The time of the first outage of that row")
+    ]
+    reason: fields.Reason
     error: Error | None
     createdAt: Time
     updatedAt: Time
@@ -63,30 +67,31 @@ class TaskView(View):
 
 class TaskPage(View):
     tasks: list[TaskView]
-    cursor: Annotated[str | None, Field(description="Go on with it; null: that was the last page")]
+    cursor: fields.Cursor
 
 
 class Asked(View):
     """A task after a command. A task that runs takes a pause or cancel at the end of its stage."""
 
-    taskId: str
+    taskId: fields.TaskId
     status: Annotated[Status, Field(examples=[Status.PENDING])]
     pauseRequested: bool
     cancelRequested: bool
 
 
 class LeaseView(View):
-    worker: str
-    fence: int
-    until: Annotated[Time | None, Field(description="null: the store has lost sight of it")]
+    worker: fields.WorkerName
+    fence: fields.Fence
+    until: Annotated[Time | None, Field(description="null if the store has lost it")]
 
 
 class StageView(View):
     name: str
     durationSeconds: float
-    run: int
+    run: fields.Run
     undo: Annotated[
-        bool | None, Field(description="Whether it had one when it ran; null: not known")
+        bool | None,
+        Field(description="Whether the stage had an undo when it ran; null if that is not known"),
     ]
     result: Any
 
@@ -94,14 +99,14 @@ class StageView(View):
 class ProgressView(View):
     fraction: float
     message: str
-    stage: str
+    stage: fields.StageName
     at: Time
 
 
 class TaskDetail(TaskView):
     key: Annotated[str | None, Field(examples=["upgrade-7:t-001"])]
     callbackUrl: Annotated[str | None, Field(examples=[None])]
-    run: int
+    run: fields.Run
     epoch: int
     version: Annotated[int, Field(examples=[8])]
     place: Annotated[Place, Field(examples=[Place.PARKED])]
@@ -111,14 +116,14 @@ class TaskDetail(TaskView):
     cancelRequested: bool
     legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
     ranBy: Annotated[
-        str | None, Field(examples=["worker-1"], description="The worker that ran it last")
+        str | None, Field(examples=["worker-1"], description="The worker that ran the task last")
     ]
     lease: Annotated[LeaseView | None, Field(examples=[None])]
-    stageNames: Annotated[tuple[str, ...], Field(examples=[["snapshot", "migrate"]])]
+    stageNames: fields.StageNames
     completed: Annotated[tuple[str, ...], Field(examples=[["snapshot"]])]
     stages: Annotated[list[StageView], Field(examples=[[EXAMPLE_STAGE]])]
     progress: Annotated[ProgressView | None, Field(examples=[None])]
-    payload: Any
+    payload: fields.Payload
     result: Annotated[Any, Field(examples=[None])]
     data: Annotated[Any, Field(examples=[{"taken": True}])]
     checkpoint: Annotated[Any, Field(examples=[{"taken": True}])]
@@ -126,13 +131,41 @@ class TaskDetail(TaskView):
         str | None,
         Field(
             examples=[None],
-            description="Why it does not go on from its checkpoint, were it set going",
+            description="Why the task would not continue from its checkpoint; null if it would",
         ),
     ]
     startsOver: Annotated[
-        bool, Field(description="Set going, it starts at its first stage, with new keys")
+        bool,
+        Field(description="True if the task would start again at its first stage, with new keys"),
     ]
     events: Annotated[list[dict[str, Any]], Field(examples=[[example_event()]])]
+
+
+class Why(View):
+    taskId: fields.TaskId
+    says: Annotated[str, Field(examples=["It waits for a worker: 3 tasks are before it."])]
+
+
+class Commands(View):
+    taskId: fields.TaskId
+    status: Annotated[Status, Field(examples=[Status.FAILED])]
+    legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
+
+
+class Cause(View):
+    fingerprint: fields.Fingerprint
+    count: Annotated[int, Field(examples=[3])]
+    kind: Annotated[str, Field(examples=[FailureKind.STAGE])]
+    error: Annotated[str, Field(examples=["ConnectionError"])]
+    message: Annotated[
+        str, Field(examples=["no route to host"], description="The message of the newest failure")
+    ]
+    stage: fields.StageName
+    example: Annotated[TaskView, Field(description="The task that failed last")]
+
+
+class Causes(View):
+    groups: list[Cause]
 
 
 EXAMPLE_STAGE = StageView(name="snapshot", durationSeconds=1.5, run=1, undo=True, result="snap-1")
@@ -141,7 +174,7 @@ EXAMPLE_STAGE = StageView(name="snapshot", durationSeconds=1.5, run=1, undo=True
 def example_event() -> dict[str, Any]:
     """Return an event as the examples in the OpenAPI document have it."""
     started = ev.TaskStarted(
-        task_id=EXAMPLE_ID, version=2, at=EXAMPLE_AT, worker="host-1-4711", fence=4
+        task_id=fields.EXAMPLE_ID, version=2, at=fields.EXAMPLE_AT, worker="host-1-4711", fence=4
     )
     return event_view(started, USUAL)
 
@@ -191,6 +224,19 @@ def failure_view(failure: Failure, hide: Redactor) -> Error:
         "attempt": failure.attempt,
         "at": iso(failure.at),
         "traceback": hide.text(failure.traceback),
+    }
+
+
+def cause_view(group: ErrorGroup, failure: Failure, hide: Redactor) -> Cause:
+    """Return an error group; ``failure`` is that of its newest task."""
+    return {
+        "fingerprint": group.fingerprint,
+        "count": group.count,
+        "kind": failure.kind,
+        "error": failure.error,
+        "message": hide.text(failure.message),
+        "stage": failure.stage,
+        "example": task_view(group.newest, hide),
     }
 
 

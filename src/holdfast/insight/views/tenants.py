@@ -9,6 +9,7 @@ from pydantic import Field
 
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
+from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import TaskView, at
 from holdfast.insight.views.view import Time, View
 from holdfast.ports import Switch, SwitchSetting
@@ -20,12 +21,12 @@ _LATER_ID = "019c1a50-2f10-7d02-9b63-0a1c2d3e4f50"
 class HoldView(View):
     """A hold on a tenant. A token that is limited to tenants does not see who holds it, and why."""
 
-    tenantId: str
-    actor: str
-    origin: str
+    tenantId: fields.TenantId
+    actor: fields.Actor
+    origin: fields.Origin
     reason: Annotated[str, Field(examples=["this customer is being moved"])]
     at: Time
-    until: Annotated[Time | None, Field(description="None: until it is released")]
+    until: Annotated[Time | None, Field(description="null if it lasts until it is released")]
 
 
 class HoldList(View):
@@ -40,10 +41,10 @@ class HoldCount(View):
 
 
 class TenantState(View):
-    tenantId: str
+    tenantId: fields.TenantId
     active: Annotated[
         TaskView | None,
-        Field(description="The task that runs or rests unsettled, else the head of its line"),
+        Field(description="The task that runs or is parked, else the first in the line"),
     ]
     progress: Annotated[float | None, Field(examples=[0.5])]
     hasCheckpoint: Annotated[bool, Field(examples=[True])]
@@ -52,26 +53,40 @@ class TenantState(View):
         tuple[str, ...],
         Field(
             examples=[[_LATER_ID]],
-            description="The first of those that wait behind the active task",
+            description="The first of the tasks that wait behind the active task",
         ),
     ]
     lockedBy: Annotated[str | None, Field(examples=[None])]
-    fence: int
+    fence: fields.Fence
     latest: TaskView | None
     next: Annotated[
         str,
         Field(
-            examples=["find the cause, then resume or discard the task"], description="What to do"
+            examples=["find the cause, then resume or discard the task"],
+            description="What to do about the active task",
         ),
     ]
     held: Annotated[
         HoldView | None,
-        Field(examples=[None], description="While it is held, nothing of it is handed out"),
+        Field(
+            examples=[None],
+            description="The hold; while it lasts, no worker claims a task of the tenant",
+        ),
     ]
 
 
 class TenantStates(View):
     tenants: list[TenantState]
+
+
+class HoldState(View):
+    tenantId: fields.TenantId
+    held: Annotated[bool, Field(examples=[True])]
+    changed: fields.Changed
+    waitingFor: Annotated[
+        fields.TaskId | None,
+        Field(description="The running task, which its worker gives back at the next boundary"),
+    ]
 
 
 def hold_view(hold: SwitchSetting, hide: Redactor, limited: bool = False) -> HoldView:

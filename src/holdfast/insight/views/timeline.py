@@ -10,8 +10,8 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.state import Status
 from holdfast.insight.timeline import StageCall, TaskRun, TimelineMark, timeline
+from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import (
-    EXAMPLE_AT,
     Error,
     ProgressView,
     at,
@@ -28,14 +28,14 @@ OUTCOMES = ("failed", "done", "outage", "snoozed", "undone", "undo-failed", "los
 
 
 class CallView(View):
-    stage: str
-    attempt: int
+    stage: fields.StageName
+    attempt: fields.Attempt
     outcome: Annotated[str, Field(examples=list(OUTCOMES))]
     startedAt: Time | None
-    endedAt: Annotated[Time | None, Field(examples=[iso(EXAMPLE_AT)])]
+    endedAt: Annotated[Time | None, Field(examples=[iso(fields.EXAMPLE_AT)])]
     durationSeconds: Annotated[float | None, Field(examples=[1.5])]
-    worker: str | None
-    fence: int | None
+    worker: fields.WorkerName | None
+    fence: fields.Fence | None
     result: NotRequired[Annotated[Any, Field(examples=[None])]]
     error: Error | None
 
@@ -47,7 +47,7 @@ class MarkView(View):
 
 
 class RunView(View):
-    run: int
+    run: fields.Run
     startedAt: Time
     endedAt: Annotated[Time | None, Field(examples=[None])]
     endedAs: Annotated[str | None, Field(examples=[None, "TaskCompleted"])]
@@ -56,8 +56,8 @@ class RunView(View):
 
 
 class Timeline(View):
-    taskId: str
-    status: Status
+    taskId: fields.TaskId
+    status: Annotated[Status, Field(examples=[Status.FAILED])]
     checkpoint: Annotated[Any, Field(examples=[{"taken": True}])]
     progress: Annotated[ProgressView | None, Field(examples=[None])]
     runs: list[RunView]

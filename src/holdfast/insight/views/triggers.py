@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,33 +19,36 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.engine.triggers.declared_triggers import zone_of
-from holdfast.insight.views.tasks import EXAMPLE_ID, text_or_none
+from holdfast.insight.views import fields
+from holdfast.insight.views.tasks import text_or_none
 from holdfast.insight.views.view import Time, View
 
 _NEXT = ["2026-02-01T03:00:00+08:00", "2026-02-02T03:00:00+08:00"]
 
 
 class TriggerView(View):
-    triggerId: str
+    triggerId: fields.TriggerId
     status: TriggerStatus
     schedule: Annotated[str, Field(examples=["0 3 * * * (Asia/Shanghai)"])]
     kind: Annotated[str, Field(examples=["cron"])]
-    type: str
+    type: fields.TypeName
     tenantId: Annotated[str | None, Field(examples=[None])]
-    declared: Annotated[bool, Field(description="In code: it comes back with its worker")]
+    declared: Annotated[
+        bool, Field(description="True if code declares it: a worker brings it back")
+    ]
     nextFireTime: Annotated[Time | None, Field(examples=["2026-02-01T03:00:00.000+08:00"])]
     lastFireTime: Annotated[Time | None, Field(examples=["2026-01-31T03:00:00.000+08:00"])]
-    lastTaskId: Annotated[str | None, Field(examples=[EXAMPLE_ID])]
+    lastTaskId: Annotated[str | None, Field(examples=[fields.EXAMPLE_ID])]
     fired: Annotated[int, Field(examples=[12])]
     missed: int
-    reason: str | None
+    reason: fields.Reason
     createdAt: Time
     updatedAt: Time
 
 
 class TriggerDetail(TriggerView):
-    payload: Any
-    queue: str | None
+    payload: fields.Payload
+    queue: fields.QueueName | None
     misfire: Misfire
     catchUpMax: Annotated[int, Field(examples=[100])]
     overlap: Overlap
@@ -63,18 +66,18 @@ class TriggerDetail(TriggerView):
 
 class TriggerPageView(View):
     triggers: list[TriggerView]
-    cursor: str | None
+    cursor: fields.Cursor
 
 
 class NextTimes(View):
-    triggerId: str
+    triggerId: fields.TriggerId
     next: Annotated[list[Time], Field(examples=[_NEXT])]
 
 
 class TriggerAsked(View):
-    triggerId: str
+    triggerId: fields.TriggerId
     status: Annotated[TriggerStatus, Field(examples=[TriggerStatus.PENDING])]
-    taskId: Annotated[str | None, Field(description="fire: the task that it made")]
+    taskId: Annotated[fields.TaskId | None, Field(description="The task that `fire` has submitted")]
 
 
 def trigger_view(trigger: Trigger, hide: Redactor) -> TriggerView:

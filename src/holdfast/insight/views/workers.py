@@ -3,27 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
 from holdfast.domain.task.envelope import iso
+from holdfast.insight.views import fields
 from holdfast.insight.views.view import Time, View
 from holdfast.ports import WorkerInfo
 
 
 class WorkerView(View):
-    worker: str
+    worker: fields.WorkerName
     host: Annotated[str, Field(examples=["host-1"])]
-    pid: int
+    pid: fields.ProcessId
     live: Annotated[bool, Field(examples=[True])]
     seenSecondsAgo: Annotated[float, Field(examples=[1.5])]
-    queues: tuple[str, ...]
-    types: tuple[str, ...]
+    queues: tuple[fields.QueueName, ...]
+    types: tuple[fields.TypeName, ...]
     slots: Annotated[int, Field(examples=[128])]
     running: int
     startedAt: Time
-    draining: Annotated[bool, Field(description="A person has asked it to stop")]
+    draining: Annotated[bool, Field(description="True if a person has asked it to drain")]
+
+
+class ProcessState(StrEnum):
+    ALIVE = "alive"
+    WAITING = "waiting"  # it died, and is started again after a while
+    STOPPING = "stopping"
+
+
+class ProcessView(View):
+    pid: fields.ProcessId | None
+    state: ProcessState
+    startedAt: Time | None
+    restarts: int
+
+
+class PoolView(View):
+    """The worker processes of this service."""
+
+    wanted: Annotated[int, Field(examples=[1])]
+    limit: Annotated[int, Field(examples=[32])]
+    processes: list[ProcessView]
+
+
+class WorkerList(View):
+    workers: list[WorkerView]
+    pool: PoolView
+
+
+class Drained(View):
+    worker: fields.WorkerName
+    changed: Annotated[fields.Changed, Field(description="False if it was asked before")]
 
 
 def worker_view(worker: WorkerInfo, draining: Collection[str] = ()) -> WorkerView:

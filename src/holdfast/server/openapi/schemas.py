@@ -21,9 +21,6 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
 from holdfast.domain import names
-from holdfast.domain.task.state import Status
-from holdfast.insight.views.tasks import Error
-from holdfast.insight.views.view import Time
 
 PAGE_MAX = 200
 PAGE = 50
@@ -132,43 +129,13 @@ class PageQuery(Sent):
     cursor: IdCursor | Absent = Field(default=None, description=FROM_BEFORE)
 
 
-class Answer(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
-    )
+def answer_of(view: type, description: str, example: Any) -> dict[str, Any]:
+    """Return an answer beside the usual one, for the OpenAPI document."""
+    content = {"application/json": {"example": example}}
+    return {"model": view, "description": description, "content": content}
 
 
 def answer(status: int, body: Any) -> Response:
     """Return a response without a check by a model: the status decides which model it is, or the
     route is too busy for a second check."""
     return Response(msgspec.json.encode(body), status, media_type="application/json")
-
-
-class EnvelopeContextView(Answer):
-    idempotency_key: str | None
-    trace_id: str | None
-    user: Any
-
-
-class EnvelopeRetry(Answer):
-    count: int
-    max: int
-    next_attempt_at: int = Field(description="Milliseconds since 1970; 0: none is planned")
-    outages: int = Field(default=0, description="In a row; they are not in the count")
-
-
-class Envelope(Answer):
-    """A task as applications know it."""
-
-    task_id: str
-    type: str
-    payload: Any
-    context: EnvelopeContextView
-    retry: EnvelopeRetry
-    status: str = Field(examples=["pending", "processing", "retry", "suspended", "completed"])
-    created_at: Time
-    updated_at: Time
-    task_status: Status
-    result: Any = None
-    error: Error | None = None
-    reason: str | None = None

@@ -7,8 +7,12 @@ from typing import Annotated, Any
 from fastapi import Body
 from pydantic import Field
 
+from holdfast.insight.views.checkpoints import (
+    EXAMPLE_CHECKPOINT,
+    CheckpointState,
+    CheckpointView,
+)
 from holdfast.insight.views.tasks import body_or_none
-from holdfast.insight.views.view import View
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.routing import Routes, needs
@@ -19,20 +23,6 @@ from holdfast.server.service import ServiceOf
 router = Routes("checkpoints")
 
 VERSION_MAX = 2**53
-EXAMPLE = {
-    "lastCompletedStageIndex": 0,
-    "completedStageNames": ["snapshot"],
-    "customData": {"limit": 900},
-    "timestamp": "2026-01-31T12:00:00Z",
-    "version": 3,
-}
-
-
-class CheckpointView(View):
-    taskId: str
-    checkpoint: Annotated[
-        Any, Field(examples=[EXAMPLE], description="None: it has none. Secrets are hidden")
-    ]
 
 
 @router.get(
@@ -50,18 +40,11 @@ async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf)
 
 
 class CheckpointToPut(sc.Reasoned):
-    model_config = sc.example(checkpoint=EXAMPLE, reason="a higher limit")
+    model_config = sc.example(checkpoint=EXAMPLE_CHECKPOINT, reason="a higher limit")
 
     checkpoint: dict[str, Any] = Field(
         description="In place of the one of its `version`; what a view hid stays as it is stored"
     )
-
-
-class CheckpointState(View):
-    taskId: str
-    version: Annotated[
-        int | None, Field(description="Of the checkpoint that is stored now; None: none is")
-    ]
 
 
 @router.post(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
 
 import msgspec
 from fastapi import Request, Response
-from pydantic import BaseModel, Field
 
 from holdfast.domain.errors import StoreError
+from holdfast.insight.views.health import Live, Ready
 from holdfast.ports import LIVE_LEASES
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.routing import Routes, needs
@@ -21,24 +20,10 @@ STORE_SECONDS = 3.0  # within which a store that is there answers
 FRESH_SECONDS = 1.0  # so long one look serves all: anybody may ask, as often as they like
 
 
-class Live(BaseModel):
-    status: Literal["live"] = "live"
-
-
-class Ready(BaseModel):
-    status: Literal["ready", "not-ready"] = Field(examples=["ready"])
-    store: str = Field(examples=["sqlite"], description="Its kind; the doctor tells the rest")
-    reachable: bool
-    durable: bool = Field(description="False: what is accepted does not survive this process")
-    degraded: bool = Field(description="True: on memory, because the store was out of reach")
-    consuming: bool = Field(description="True: some live worker takes tasks")
-    stopping: bool = Field(description="True: send no more requests to this process")
-
-
 @router.get("/livez", **needs(None))
 async def livez() -> Live:
     """Answers while the process does; needs no store."""
-    return Live()
+    return {"status": "live"}
 
 
 @router.get("/readyz", **needs(None))
@@ -51,15 +36,15 @@ async def readyz(service: ServiceOf, response: Response) -> Ready:
     ready = reachable and not stopping
     response.status_code = 200 if ready else 503
     store = service.app.store
-    return Ready(
-        status="ready" if ready else "not-ready",
-        store=store.url.partition(":")[0],
-        reachable=reachable,
-        durable=store.durable,
-        degraded=service.app.degraded,
-        consuming=consuming,
-        stopping=stopping,
-    )
+    return {
+        "status": "ready" if ready else "not-ready",
+        "store": store.url.partition(":")[0],
+        "reachable": reachable,
+        "durable": store.durable,
+        "degraded": service.app.degraded,
+        "consuming": consuming,
+        "stopping": stopping,
+    }
 
 
 async def _probe_store(service: ServiceOf) -> tuple[bool, bool]:

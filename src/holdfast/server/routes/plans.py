@@ -225,29 +225,27 @@ class MemberQuery(sc.PageQuery):
     cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
 
 
-@router.get(
-    "/api/plans/{plan_id}/tasks", response_model=views.MemberPage, **needs(Role.VIEWER, 404)
-)
+@router.get("/api/plans/{plan_id}/tasks", **needs(Role.VIEWER, 404))
 async def plan_tasks(
     plan_id: PlanInPath,
     query: Annotated[MemberQuery, Query()],
     service: ServiceOf,
     caller: CallerOf,
-) -> dict[str, Any]:
+) -> views.MemberPage:
     """The tasks of a plan in its order, as the plan sees them."""
     plan, store = await visible_plan(service, caller, plan_id), service.app.store.plans
     tasks, members = await store.tasks(plan.id), await store.members(plan.id)
     if tasks is None:
         raise PlanNotFound(plan_id)
-    found = list[dict[str, Any]]()
+    shown = list[views.MemberView]()
     for number in range(int(query.cursor or 0), len(tasks.ids)):
         member = members.get(number)
         state = member.state if member else MemberState.WAITING
         if query.state and state not in query.state:
             continue
-        if len(found) == query.limit:
-            return {"tasks": found, "cursor": str(number)}
-        found.append(
+        if len(shown) == query.limit:
+            return {"tasks": shown, "cursor": str(number)}
+        shown.append(
             {
                 "number": number,
                 "taskId": tasks.ids[number],
@@ -256,7 +254,7 @@ async def plan_tasks(
                 "state": state,
             }
         )
-    return {"tasks": found, "cursor": None}
+    return {"tasks": shown, "cursor": None}
 
 
 def _wave_of(plan: Plan, number: int) -> int:

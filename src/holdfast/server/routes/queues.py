@@ -9,8 +9,7 @@ from fastapi import Body, Path
 from pydantic import Field
 
 from holdfast.engine.operations.queues import named_here
-from holdfast.insight.views.queues import QueueList, queue_views
-from holdfast.insight.views.view import View
+from holdfast.insight.views.queues import QueueList, Turned, Valve, queue_views
 from holdfast.ports import Switch
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
@@ -29,11 +28,6 @@ async def list_queues(service: ServiceOf) -> QueueList:
     return {"queues": queue_views(found, off, limits, hide)}
 
 
-class Valve(StrEnum):
-    INTAKE = "intake"
-    CLAIMING = "claiming"
-
-
 class Turning(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
@@ -44,20 +38,6 @@ class Turn(sc.Reasoned):
     force: sc.Flag = Field(
         default=False, description="pause: also a queue that no task, type or live worker has"
     )
-
-
-class Turned(View):
-    queue: str
-    what: Valve
-    paused: Annotated[bool, Field(examples=[True])]
-    changed: Annotated[bool, Field(description="False: it was so already")]
-    known: Annotated[
-        bool,
-        Field(
-            examples=[True],
-            description="False: no task, type or worker has such a queue: misspelt?",
-        ),
-    ]
 
 
 @router.post("/internal/queues/{queue}/{what}/{turning}", **needs(Role.OPERATOR, everywhere=True))

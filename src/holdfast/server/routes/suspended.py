@@ -11,7 +11,6 @@ from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.task.state import SUSPENDED
 from holdfast.engine.operations.checkpoints import NOT_GIVEN
 from holdfast.insight.views import tasks as views
-from holdfast.insight.views.view import View
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.routing import Routes, needs
@@ -38,42 +37,22 @@ async def list_suspended(
     return await page_of(service, caller, where, query.limit, query.cursor)
 
 
-class Cause(View):
-    fingerprint: Annotated[str, Field(examples=["4f0c9a7d12ab"])]
-    count: Annotated[int, Field(examples=[3])]
-    kind: str
-    error: Annotated[str, Field(examples=["ConnectionError"])]
-    message: Annotated[str, Field(description="Of the newest")]
-    stage: str
-    example: Annotated[views.TaskView, Field(description="The newest")]
-
-
-class Causes(View):
-    groups: list[Cause]
-
-
 class CausesQuery(sc.Sent):
     limit: int = Field(default=50, ge=1, le=GROUPS_MAX, description=sc.AT_MOST)
 
 
 @router.get("/internal/tasks/suspended/groups", **needs(Role.VIEWER, everywhere=True))
-async def suspended_groups(query: Annotated[CausesQuery, Query()], service: ServiceOf) -> Causes:
+async def suspended_groups(
+    query: Annotated[CausesQuery, Query()], service: ServiceOf
+) -> views.Causes:
     """Suspended tasks by cause, the most frequent first. `error=FINGERPRINT` lists the tasks of
     one."""
-    found = await service.app.store.views.error_groups(limit=query.limit)
+    groups = await service.app.store.views.error_groups(limit=query.limit)
     hide = service.app.redactor
     return {
         "groups": [
-            {
-                "fingerprint": group.fingerprint,
-                "count": group.count,
-                "kind": failure.kind,
-                "error": failure.error,
-                "message": hide.text(failure.message),
-                "stage": failure.stage,
-                "example": views.task_view(group.newest, hide),
-            }
-            for group in found
+            views.cause_view(group, failure, hide)
+            for group in groups
             if (failure := group.newest.failure) is not None
         ]
     }

@@ -15,10 +15,10 @@ from pydantic import Field, field_validator
 
 from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.domain.task.effects import key_required
-from holdfast.domain.task.state import Command, Status, legal
+from holdfast.domain.task.state import Command, Status
 from holdfast.insight.views import tasks as views
+from holdfast.insight.views import work
 from holdfast.insight.views.timeline import Timeline, timeline_view
-from holdfast.insight.views.view import View
 from holdfast.ports import Filter
 from holdfast.server.auth.access import CallerOf, caller_of
 from holdfast.server.auth.tokens import Role
@@ -45,67 +45,50 @@ class Batch(sc.Sent):
     tasks: Annotated[list[Work], Field(min_length=1, max_length=BATCH_MAX)]
 
 
-class Accepted(sc.Answer):
-    """One for each task, in their order: its id, or why it was refused."""
-
-    task_id: str | None = None
-    code: str | None = Field(default=None, examples=["queue-full"])
-    detail: str | None = None
-
-
-class Batched(sc.Answer):
-    tasks: list[Accepted]
-    accepted: int
-    refused: int
-
-
-_SOME = {"model": Batched, "description": "Some were refused"}
+_SOME = sc.answer_of(work.Batched, "Some tasks were refused", work.EXAMPLE_PART)
 
 
 @router.post(
     "/api/tasks",
     status_code=202,
-    response_model=Batched,
+    response_model=work.Batched,
     **needs(Role.OPERATOR, 404, 409, takes=Batch, large=Batch, also={207: _SOME}),
 )
 async def submit_tasks(request: Request, batch: Batch) -> Response:
     """Submit up to 1000 tasks. All are checked before the first is accepted; then each is accepted
     or refused on its own. With keys it is safe to send them all again."""
     service, caller = service_of(request), caller_of(request)
-    for number, work in enumerate(batch.tasks):
-        caller.tenant_for(work.tenant)
+    for number, task in enumerate(batch.tasks):
+        caller.tenant_for(task.tenant)
         if len(batch.tasks) > 1:
             try:
-                kind = declared(service, work.type)
+                kind = declared(service, task.type)
             except UnknownType as error:
-                raise UnknownType(work.type, f"tasks.{number}.type") from error
-            kind.payload.encode(work.payload, what=f"tasks.{number}.payload")
-            if kind.effects_namespace is not None and work.key is None:
-                raise key_required(work.type, f"tasks.{number}.key")
+                raise UnknownType(task.type, f"tasks.{number}.type") from error
+            kind.payload.encode(task.payload, what=f"tasks.{number}.payload")
+            if kind.effects_namespace is not None and task.key is None:
+                raise key_required(task.type, f"tasks.{number}.key")
     answers = await _submit_all(service, caller, batch.tasks)
     ids = [answer for answer in answers if isinstance(answer, str)]
     if not ids:
         raise next(answer for answer in answers if isinstance(answer, BaseException))
-    told = {
-        "tasks": [_outcome(answer) for answer in answers],
-        "accepted": len(ids),
-        "refused": len(answers) - len(ids),
-    }
-    status = 202 if len(ids) == len(answers) else 207
-    return sc.answer(status, told)
+    refused = len(answers) - len(ids)
+    outcomes = [_outcome(answer) for answer in answers]
+    batched = work.Batched(tasks=outcomes, accepted=len(ids), refused=refused)
+    return sc.answer(207 if refused else 202, batched)
 
 
 async def _submit_all(
-    service: Service, caller: CallerOf, works: Sequence[Work]
+    service: Service, caller: CallerOf, tasks: Sequence[Work]
 ) -> Sequence[str | BaseException]:
     """Return what became of each task; the error of a single one is raised."""
-    submits = [submit(service, caller, work, key=None, traceparent=None) for work in works]
+    submits = [submit(service, caller, task, key=None, traceparent=None) for task in tasks]
     if len(submits) == 1:
         return [await submits[0]]
     return await asyncio.gather(*submits, return_exceptions=True)
 
 
-def _outcome(answer: str | BaseException) -> dict[str, Any]:
+def _outcome(answer: str | BaseException) -> work.Accepted:
     if isinstance(answer, str):
         return {"taskId": answer}
     if isinstance(answer, HoldfastError) and status_of(answer) != 500:
@@ -219,27 +202,16 @@ async def show_task(
     return await detail_answer(service, caller, detail)
 
 
-class Why(View):
-    taskId: str
-    says: Annotated[str, Field(examples=["It waits for a worker: 3 tasks are before it."])]
-
-
 @router.get("/api/tasks/{task_id}/why", **needs(Role.VIEWER, 404))
-async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Why:
+async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> views.Why:
     """The reason why a task does not move, in one plain sentence, and what to do about it."""
     await visible(service, caller, task_id)
     says = service.app.redactor.text(await service.app.why(task_id, sight=caller.sight))
     return {"taskId": task_id, "says": says}
 
 
-class Commands(View):
-    taskId: str
-    status: Status
-    legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
-
-
 @router.get("/api/tasks/{task_id}/commands", **needs(Role.VIEWER, 404))
-async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Commands:
+async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> views.Commands:
     """The commands that the task takes now."""
     task = await visible(service, caller, task_id)
     return {"taskId": task.id, "status": task.status, "legalCommands": task.legal}

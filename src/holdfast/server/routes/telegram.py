@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 from fastapi import Request, Response
-from pydantic import ConfigDict, Field, RootModel
+from pydantic import ConfigDict, RootModel
 
 from holdfast.domain.errors import InvalidInput, KeyConflict
+from holdfast.insight.views.work import Heard
 from holdfast.notify.chat import ChatBot, ChatMessage
 from holdfast.server.http.bodies import ASIDE_BYTES
 from holdfast.server.http.routing import Routes, needs
@@ -45,14 +46,6 @@ class TelegramUpdate(RootModel[Any]):
             ]
         },
     )
-
-
-class Heard(sc.Answer):
-    """The update was taken; Telegram need not send it again."""
-
-    ok: bool
-    task_id: str | None = Field(default=None, description="Of the task it has become")
-    ignored: bool | None = Field(default=None, description="No task came of it")
 
 
 _needs = needs(None, 400, 401, 404, 413, 415, 422, 429, 503, telegram=True, large=TelegramUpdate)

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from holdfast.insight.tenant_overview import overviews
 from holdfast.insight.views import tasks as views
-from holdfast.insight.views.tenants import HoldList, TenantState, TenantStates, hold_view
-from holdfast.insight.views.view import View
+from holdfast.insight.views.tenants import HoldList, HoldState, TenantState, TenantStates, hold_view
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.problems import NoSuchTenant
@@ -93,19 +92,6 @@ class HoldRequest(sc.Reasoned):
     seconds: float | None = Field(
         default=None, gt=0, le=SECONDS_MAX, description="Release it by itself after so long"
     )
-
-
-class HoldState(View):
-    tenantId: str
-    held: Annotated[bool, Field(examples=[True])]
-    changed: Annotated[bool, Field(description="False: it was so already")]
-    waitingFor: Annotated[
-        str | None,
-        Field(
-            examples=[views.EXAMPLE_ID],
-            description="hold: the task that runs, and is given back at its next stage boundary",
-        ),
-    ]
 
 
 @router.post("/internal/tenants/{tenant:path}/hold", **needs(Role.OPERATOR, 404))

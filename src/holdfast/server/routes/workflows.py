@@ -6,19 +6,18 @@ import asyncio
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from fastapi import Request, Response
 from pydantic import Field
 from starlette.requests import ClientDisconnect
 
 from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, TaskRolledBack
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.task.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.task.state import SETTLED, Status
-from holdfast.insight.views.tasks import Error, failure_view, text_or_none
-from holdfast.ports import Detail, Peek
+from holdfast.insight.views import work
+from holdfast.insight.views.tasks import body_or_none, failure_view, text_or_none
+from holdfast.ports import Peek
 from holdfast.server.auth.access import (
     Caller,
     CallerOf,
@@ -54,37 +53,31 @@ class Application(Work):
     )
 
 
-class ApplyResult(sc.Answer):
-    task_id: str
-    status: str = Field(examples=["completed", "processing", "suspended"])
-    task_status: Status | None = Field(description="null: accepted, and the store is away now")
-    result: Any = None
-    error: Error | None = None
-
-
-_NOT_YET = {"model": ApplyResult, "description": "Not yet"}
+_NOT_YET = sc.answer_of(work.ApplyResult, "Not yet", work.EXAMPLE_UNFINISHED)
 
 
 @router.post(
     "/api/workflows/apply",
-    response_model=ApplyResult,
+    response_model=work.ApplyResult,
     **needs(Role.OPERATOR, 404, 409, large=Application, also={202: _NOT_YET}),
 )
 async def apply(
     request: Request,
-    work: Application,
+    application: Application,
     idempotency_key: IdempotencyKey = None,
     traceparent: Traceparent = None,
 ) -> Response:
     """200 with the result when it is there in time; 202 with the id when it is not, when the task
     waits for a person, or when too many large results are asked for at once; 409 when it was
     cancelled or rolled back. In each case it is kept."""
-    service, caller, seconds = service_of(request), caller_of(request), work.wait_seconds
+    service, caller, seconds = service_of(request), caller_of(request), application.wait_seconds
     with ExitStack() as places:
         revoked: asyncio.Event | None = None
         if seconds > 0:  # a place first: who is refused submits nothing
             revoked = places.enter_context(service.long_requests.waiting(caller))
-        task_id = await submit(service, caller, work, key=idempotency_key, traceparent=traceparent)
+        task_id = await submit(
+            service, caller, application, key=idempotency_key, traceparent=traceparent
+        )
         place = places.pop_all()
     if revoked is None:
         return await _now(service, caller, task_id)
@@ -148,7 +141,7 @@ async def _now(
     try:
         return await service.large_views.respond(caller, len(peek.result or b""), make)
     except (Overloaded, TooManyRequests):  # a refusal would hide the id of what was accepted
-        return sc.answer(202, _status_of(peek))
+        return sc.answer(202, work.outcome_view(peek))
 
 
 async def _peek(service: Service, task_id: str) -> Peek | None:
@@ -160,50 +153,32 @@ async def _peek(service: Service, task_id: str) -> Peek | None:
     return peek
 
 
-def _status_of(peek: Peek) -> dict[str, Any]:
-    return {
-        "taskId": peek.task_id,
-        "status": ENVELOPE_STATUS[peek.status],
-        "taskStatus": peek.status,
-    }
-
-
 def _as_it_stands(service: Service, peek: Peek) -> Response:
-    told = _status_of(peek)
+    outcome = work.outcome_view(peek)
     if peek.status is Status.COMPLETED:
-        result = service.hide_declared.body(peek.result) if peek.result is not None else None
-        return sc.answer(200, told | {"result": result})
+        outcome["result"] = body_or_none(peek.result, service.hide_declared)
+        return sc.answer(200, outcome)
     if peek.status in SETTLED:
         ended = TaskRolledBack if peek.status is Status.ROLLED_BACK else TaskCancelled
         raise ended(peek.task_id, text_or_none(peek.reason, service.app.redactor))
     if peek.failure is not None:
-        told["error"] = failure_view(peek.failure, service.app.redactor)
-    return sc.answer(202, told)
+        outcome["error"] = failure_view(peek.failure, service.app.redactor)
+    return sc.answer(202, outcome)
 
 
-@router.get("/api/workflows/tasks/{task_id}", response_model=sc.Envelope, **needs(Role.VIEWER, 404))
+@router.get(
+    "/api/workflows/tasks/{task_id}", response_model=work.Envelope, **needs(Role.VIEWER, 404)
+)
 async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Response:
     """The state of a task, with its result or error."""
     try:
         detail = await visible_detail(service, caller, task_id)
     except TaskNotFound:
         return sc.answer(200, await _load_tombstone(service, caller, task_id))
-    view = partial(_envelope_of, service, caller, detail)
+    hide, hide_result = service.app.redactor, _redactor_for(service, caller)
+    view = partial(work.envelope_view, detail, hide, hide_result)
     answer = await service.large_views.answer(caller, size_of(detail), view)
     return answer if isinstance(answer, Response) else sc.answer(200, answer)
-
-
-def _envelope_of(service: Service, caller: Caller, detail: Detail) -> dict[str, Any]:
-    task, hide = detail.task, service.app.redactor
-    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(envelope(task, b"null")))
-    told["payload"] = hide.body(detail.payload)
-    told["context"]["user"] = hide.value(told["context"]["user"])
-    told["reason"] = text_or_none(task.reason, hide)
-    if detail.result is not None:
-        told["result"] = _redactor_for(service, caller).body(detail.result)
-    if task.failure is not None:
-        told["error"] = failure_view(task.failure, hide)
-    return told
 
 
 def _redactor_for(service: Service, caller: Caller) -> Redactor:
@@ -213,24 +188,12 @@ def _redactor_for(service: Service, caller: Caller) -> Redactor:
     return service.hide_declared if submits else service.app.redactor
 
 
-async def _load_tombstone(service: Service, caller: CallerOf, task_id: str) -> dict[str, Any]:
-    """Return the outcome of a deleted task, which is all that is left; nobody knows its tenant."""
+async def _load_tombstone(service: Service, caller: CallerOf, task_id: str) -> work.Envelope:
+    """Return what is left of a deleted task. Nobody knows its tenant, so a token of some tenants
+    gets nothing."""
     if caller.tenants is not None:
         raise TaskNotFound(task_id)
     [peek] = await service.app.store.views.peek([task_id])
     if peek is None:
         raise TaskNotFound(task_id)
-    result = _redactor_for(service, caller).body(peek.result) if peek.result is not None else None
-    unknown = iso(0.0)
-    return {
-        "taskId": task_id,
-        "type": "",
-        "payload": None,
-        "context": {"idempotencyKey": None, "traceId": None, "user": {}},
-        "retry": {"count": 0, "max": 0, "nextAttemptAt": 0},
-        "status": ENVELOPE_STATUS[peek.status],
-        "createdAt": unknown,
-        "updatedAt": unknown,
-        "taskStatus": peek.status,
-        "result": result,
-    }
+    return work.tombstone_view(peek, _redactor_for(service, caller))

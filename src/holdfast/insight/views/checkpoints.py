@@ -1,0 +1,36 @@
+"""The JSON views of checkpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from holdfast.insight.views import fields
+from holdfast.insight.views.view import View
+
+EXAMPLE_CHECKPOINT = {
+    "lastCompletedStageIndex": 0,
+    "completedStageNames": ["snapshot"],
+    "customData": {"limit": 900},
+    "timestamp": "2026-01-31T12:00:00Z",
+    "version": 3,
+}
+
+
+class CheckpointView(View):
+    taskId: fields.TaskId
+    checkpoint: Annotated[
+        Any,
+        Field(
+            examples=[EXAMPLE_CHECKPOINT],
+            description="null if the task has none. Secrets are hidden",
+        ),
+    ]
+
+
+class CheckpointState(View):
+    taskId: fields.TaskId
+    version: Annotated[
+        int | None, Field(description="The version of the stored checkpoint; null if there is none")
+    ]
