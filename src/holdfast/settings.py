@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BeforeValidator,
@@ -36,8 +36,7 @@ PREFIX = "HOLDFAST_"
 NAMED_BEFORE = "_HOLDFAST_NAMED"  # misspelt variables that a parent process has named
 BESIDE = ("config", "debug", "promtool", "redis_server")  # read elsewhere
 
-SECRETS = ("telegram_token", "telegram_secret")
-HIDDEN = "…"  # what an error shows of those
+HIDDEN = "…"  # what an error shows of a secret
 
 log = logging.getLogger("holdfast.settings")
 
@@ -113,8 +112,9 @@ class Settings(BaseSettings):
     webhook_allow: Words = ()  # hosts and networks: plain http and private addresses are good there
     callback_allow: Words = ()  # the same for callbacks, whose URLs come with requests
 
+    # The settings of integrations, which nobody else reads.
     telegram_token: SecretStr | None = None  # of the bot
-    telegram_secret: SecretStr | None = None  # by which Telegram is known when it calls
+    telegram_secret: SecretStr | None = None  # which comes with each request to the webhook
     telegram_task: str | None = None  # the task type that gets the messages
     telegram_api: str = "https://api.telegram.org"
 
@@ -215,6 +215,11 @@ class Settings(BaseSettings):
         if path is None:
             return (init_settings, env_settings)
         return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(path)))
+
+
+SECRETS = frozenset(
+    name for name, field in Settings.model_fields.items() if SecretStr in get_args(field.annotation)
+)
 
 
 def load(**given: Any) -> Settings:

@@ -36,7 +36,7 @@ BOT: dict[str, Any] = {
 def told(result: Any = None, *, event: str = "TaskCompleted", **data: Any) -> Delivery:
     body = msgspec.json.encode({"taskId": "task-1", "result": result} | data)
     return Delivery(
-        to=notification.TELEGRAM, url="telegram:-47/11", event=event, at=0.0, data=msgspec.Raw(body)
+        to=telegram.TELEGRAM, url="telegram:-47/11", event=event, at=0.0, data=msgspec.Raw(body)
     )
 
 

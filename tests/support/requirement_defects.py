@@ -435,8 +435,8 @@ DEFECTS = (
     Defect(
         "Q13",
         "src/holdfast/server/auth/access.py",
-        "if not same(secret_of_telegram(request), bot.secret):",
-        "if not secret_of_telegram(request):",
+        "if not is_same_text(secret.read(request), bot.secret):",
+        "if not secret.read(request):",
         "tests/server/routes/test_telegram.py::test_whoever_does_not_know_the_secret_is_refused",
     ),
     Defect(

@@ -19,8 +19,7 @@ from holdfast.domain.task.transition import Transition
 TYPE, QUEUE, STAGE = "holdfast.delivery", "holdfast.deliveries", "deliver"
 OWN = "holdfast."  # types of the engine itself: of these nobody is told, or it would never end
 
-CALLBACK = "callback"  # where a delivery goes: there, to a chat, or to ``hook:NAME``
-TELEGRAM = "telegram"
+CALLBACK = "callback"  # where a delivery goes: there, to ``hook:NAME``, or to a chat by its name
 HOOK = "hook:"
 NOBODY = ""  # it holds a place: see `app.alerting`
 PROBE = "Probe"  # of `holdfast hooks test`: no event, only to see whether it arrives
@@ -102,14 +101,22 @@ def of_task(transition: Transition, hooks: Sequence[Hook]) -> Iterator[Notificat
     if task.callback is not None:
         for event in reversed(transition.events):  # the last word of it
             if isinstance(event, OUTCOMES):
-                is_chat = task.callback.startswith(f"{TELEGRAM}:")
-                to = TELEGRAM if is_chat else CALLBACK
-                yield Notification(to, event, task.callback, result=True)
+                yield Notification(_receiver(task.callback), event, task.callback, result=True)
                 break
     for hook in hooks:
         for event in transition.events:
             if hook.wants(ev.name_of(event), task):
                 yield Notification(f"{HOOK}{hook.name}", event, result=hook.results)
+
+
+def _receiver(callback: str) -> str:
+    """Return where a callback goes: it is a URL, or ``CHAT:MESSAGE`` as an integration wrote it."""
+    return CALLBACK if "://" in callback else callback.partition(":")[0]
+
+
+def is_chat(to: str) -> bool:
+    """Tell whether a delivery goes to a chat."""
+    return to not in (CALLBACK, NOBODY) and not to.startswith(HOOK)
 
 
 def of_plan(change: PlanChange, hooks: Sequence[Hook]) -> Iterator[Notification]:

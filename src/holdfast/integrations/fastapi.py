@@ -71,11 +71,9 @@ def router(of: Holdfast | Service) -> APIRouter:
     async def open_engine(api: FastAPI) -> AsyncIterator[None]:
         if _find_service(api) is not None:
             yield
-        elif isinstance(of, Service):
-            async with _serving(api, of, workers=0):
-                yield
         else:
-            async with _serving(api, Service(of), workers=0):
+            service = of if isinstance(of, Service) else Service(of)
+            async with _serving(api, service, workers=0):
                 yield
 
     made = APIRouter(lifespan=open_engine)

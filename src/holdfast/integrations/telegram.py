@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 
 from holdfast.domain.errors import InvalidInput, InvalidSetting, NotJson, Permanent
-from holdfast.domain.notification import TELEGRAM, Delivery
+from holdfast.domain.notification import Delivery
 from holdfast.notify.addresses import Allowed
 from holdfast.notify.chat import ChatReply
 from holdfast.registry import TaskType
@@ -22,6 +22,7 @@ from holdfast.settings import HIDDEN, PREFIX, Settings
 
 log = logging.getLogger("holdfast")
 
+TELEGRAM = "telegram"  # as stored deliveries and replies name it
 TOKEN, SECRET = f"{PREFIX}TELEGRAM_TOKEN", f"{PREFIX}TELEGRAM_SECRET"
 TASK, API = f"{PREFIX}TELEGRAM_TASK", f"{PREFIX}TELEGRAM_API"
 TEXT_UNITS_MAX = 4096  # of UTF-16, in which Telegram counts
@@ -164,41 +165,13 @@ def _update(text: str) -> _Update | None:
 # -- what it is answered
 
 
-class Bot:
-    """A bot as the settings describe it; no ``repr`` shows its secrets."""
-
-    task_setting = TASK
-
-    def __init__(self, *, token: str, secret: str, task: str, api: str) -> None:
-        self._token = token
-        self.secret = secret
-        self.task = task
-        self._api = api
-
-    def address(self) -> str:
-        """Return the URL for one answer; it holds the token, so nobody may store or log it."""
-        return f"{self._api}/bot{self._token}/sendMessage"
-
-    def read(self, body: bytes) -> TelegramMessage | None:
-        return read(body)
-
-    def refusal(self, declared: TaskType) -> str | None:
-        return refusal(declared)
-
-    def answer(self, delivery: Delivery) -> bytes:
-        return answer(delivery)
-
-    def judge(self, status: int) -> dict[str, Any] | None:
-        return judge(status)
-
-
-def answer(told: Delivery) -> bytes:
+def answer(delivery: Delivery) -> bytes:
     """Return the body for `sendMessage`: plain text, in which Telegram interprets nothing."""
-    reply = Reply.parse(told.url)
+    reply = Reply.parse(delivery.url)
     return msgspec.json.encode(
         {
             "chat_id": reply.chat_id,
-            "text": _short(_text(told)),
+            "text": _short(_text(delivery)),
             "reply_parameters": {
                 "message_id": reply.message_id,
                 "allow_sending_without_reply": True,
@@ -225,22 +198,22 @@ def judge(status: int) -> dict[str, Any] | None:
     return None
 
 
-def _text(told: Delivery) -> str:
-    data = msgspec.json.decode(told.data)
-    sentence = _SENTENCES.get(told.event, _DONE)
-    if told.event not in _SENTENCES:
+def _text(delivery: Delivery) -> str:
+    data = msgspec.json.decode(delivery.data)
+    sentence = _SENTENCES.get(delivery.event, _DONE)
+    if delivery.event not in _SENTENCES:
         if data.get("resultOmitted"):
             sentence = _TOO_LONG
-        elif said := _result_text(data.get("result")):
-            return said
+        elif text := _result_text(data.get("result")):
+            return text
     return sentence.format(id=data["taskId"])
 
 
 def _result_text(result: Any) -> str:
     """Return the text of a result; empty if there is none, as Telegram takes no empty message."""
     if isinstance(result, dict):
-        found = (result.get("text"), result.get("answer"))
-        result = next((one for one in found if isinstance(one, str)), result)
+        texts = (result.get("text"), result.get("answer"))
+        result = next((text for text in texts if isinstance(text, str)), result)
     if result is None:
         return ""
     if isinstance(result, str):
@@ -263,14 +236,34 @@ def refusal(declared: TaskType) -> str | None:
     """Return why the task takes none of the usual first messages; None if it takes some."""
     problem = None
     for text in ("hello", "/start"):
-        said = TelegramMessage(text=text, chat_id=1, message_id=1, user_id=1, update_id=1)
+        message = TelegramMessage(text=text, chat_id=1, message_id=1, user_id=1, update_id=1)
         try:
-            declared.payload.encode(msgspec.to_builtins(said))
+            declared.payload.encode(msgspec.to_builtins(message))
         except InvalidInput as error:
-            problem = str(error)
+            problem = f"it takes no TelegramMessage: {error}"
         else:
             return None
     return problem
+
+
+class Bot:
+    """A bot as the settings describe it; no ``repr`` shows its secrets."""
+
+    task_setting = TASK
+    read = staticmethod(read)
+    refusal = staticmethod(refusal)
+    answer = staticmethod(answer)
+    judge = staticmethod(judge)
+
+    def __init__(self, *, token: str, secret: str, task: str, api: str) -> None:
+        self._token = token
+        self.secret = secret
+        self.task = task
+        self._api = api
+
+    def address(self) -> str:
+        """Return the URL for one answer; it holds the token, so nobody may store or log it."""
+        return f"{self._api}/bot{self._token}/sendMessage"
 
 
 def load(settings: Settings, allowed: Allowed) -> Bot | None:
@@ -284,9 +277,11 @@ def load(settings: Settings, allowed: Allowed) -> Bot | None:
         together = ", ".join(given)
         raise InvalidSetting(missing[0], None, f"a bot needs all of {together}")
     if _TOKEN.fullmatch(token) is None:
-        _refuse(TOKEN, "that is no token as BotFather gives them: 123456:ABC…")
+        form = "that is no token as BotFather gives them: 123456:ABC…"
+        raise InvalidSetting(TOKEN, HIDDEN, form)
     if _SECRET.fullmatch(secret) is None:
-        _refuse(SECRET, "16 to 256 of the letters A-Z, a-z, the digits, _ and - are needed")
+        form = "16 to 256 of the letters A-Z, a-z, the digits, _ and - are needed"
+        raise InvalidSetting(SECRET, HIDDEN, form)
     return Bot(token=token, secret=secret, task=task, api=_api(settings.telegram_api, allowed))
 
 
@@ -294,10 +289,6 @@ def _reveal(settings: Settings) -> tuple[str, str, str]:
     secrets = (settings.telegram_token, settings.telegram_secret)
     token, secret = ("" if one is None else one.get_secret_value() for one in secrets)
     return token, secret, settings.telegram_task or ""
-
-
-def _refuse(name: str, reason: str) -> NoReturn:
-    raise InvalidSetting(name, HIDDEN, reason)
 
 
 def _api(url: str, allowed: Allowed) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from holdfast.domain.notification import Delivery
 from holdfast.registry import TaskType
 
+CHATS = ("telegram",)  # stored with deliveries and replies; no hook may have such a name
+
 
 class ChatReply:
     """Address a message to answer; ``str`` gives the form that is stored as a task's callback.

@@ -120,7 +120,7 @@ class Deliverer:
         if answered.status in BUSY and answered.retry_after_seconds is not None:
             said = f"{receiver} answered {answered.status}"
             return await self._later(ctx, answered.retry_after_seconds, said)
-        bot = self._app.bot if told.to == notification.TELEGRAM else None
+        bot = self._app.bot if notification.is_chat(told.to) else None
         judged = bot.judge(answered.status) if bot is not None else None
         return judged or _judged(answered, receiver)
 
@@ -175,7 +175,7 @@ class Deliverer:
     def _letter(self, ctx: Context, told: Delivery) -> SignedMessage:
         if told.to == notification.CALLBACK:
             return self._signed(ctx, told, told.url)
-        if told.to == notification.TELEGRAM:
+        if notification.is_chat(told.to):
             return self._answer(told)
         hook = self._hooks.find(told.to)
         if hook is None:
@@ -186,7 +186,9 @@ class Deliverer:
         """Return the message to a chat, which recognises us by the bot's token."""
         bot = self._app.bot
         if bot is None:
-            raise NotHere(f"no Telegram bot is configured here; see {PREFIX}TELEGRAM_TOKEN")
+            raise NotHere(
+                f"no {told.to.title()} bot is configured here; see {PREFIX}{told.to.upper()}_TOKEN"
+            )
         return SignedMessage(bot.address(), bot.answer(told), JSON_HEADERS)
 
     def _signed(self, ctx: Context, told: Delivery, url: str) -> SignedMessage:

@@ -18,6 +18,7 @@ from holdfast.domain import names, notification
 from holdfast.domain.errors import InvalidInput, InvalidSetting, UrlRefused
 from holdfast.domain.notification import Hook
 from holdfast.notify.addresses import Allowed
+from holdfast.notify.chat import CHATS
 from holdfast.notify.signature import Secret
 from holdfast.settings import PREFIX, Settings
 
@@ -132,7 +133,7 @@ def _checked(book: _Book, without: Hooks) -> Hooks:
 
 def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
     where = f"hooks.{name}"
-    if names.check("token", name) in (notification.CALLBACK, notification.TELEGRAM):
+    if names.check("token", name) in (notification.CALLBACK, *CHATS):
         raise InvalidInput(f"{where}: that name is the engine's")
     if not given.events:
         raise InvalidInput(f"{where}.events is empty: name what it is told of, such as TaskFailed")

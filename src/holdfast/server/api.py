@@ -11,13 +11,13 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from holdfast.server.auth.access import SCHEME, TELEGRAM_HEADER, TELEGRAM_SCHEME
+from holdfast.server.auth.access import SCHEME
 from holdfast.server.http import problems
 from holdfast.server.http.edge import HEADERS
 from holdfast.server.http.routing import StrictRoute, set_apart
 from holdfast.server.openapi import components, examples
 from holdfast.server.routes import ALL
-from holdfast.server.routes.telegram import TELEGRAM_UPDATE, TelegramUpdate
+from holdfast.server.routes.telegram import SECRET, TELEGRAM_UPDATE, TelegramUpdate
 from holdfast.server.service import Service
 from holdfast.version import __version__
 
@@ -108,10 +108,10 @@ def add_parts(document: dict[str, Any]) -> None:
         "scheme": "bearer",
         "description": "A token: hf_ID_SECRET",
     }
-    schemes[TELEGRAM_SCHEME] = {
+    schemes[SECRET.actor] = {
         "type": "apiKey",
         "in": "header",
-        "name": TELEGRAM_HEADER,
+        "name": SECRET.header,
         "description": "The secret that setWebhook was given; Telegram sends it along",
     }
 

@@ -99,8 +99,7 @@ class Service:
             raise InvalidSetting(bot.task_setting, bot.task, "no such task type is declared here")
         declared = registry.find(bot.task)
         if declared is not None and (problem := bot.refusal(declared)):
-            reason = f"it takes no TelegramMessage: {problem}"
-            raise InvalidSetting(bot.task_setting, bot.task, reason)
+            raise InvalidSetting(bot.task_setting, bot.task, problem)
 
     def acting_as(self, caller: Caller) -> CallerEngine:
         return CallerEngine(self.app, caller, self.large_views)

@@ -92,7 +92,7 @@ def test_the_table_has_every_route_and_no_other() -> None:
 
 def told(route: StrictRoute) -> str:
     if route.need.role is None:
-        return OWN_WAYS[route.need.telegram]
+        return OWN_WAYS[route.need.secret is not None]
     return f"{route.need.role}, of all tenants" if route.need.everywhere else str(route.need.role)
 
 

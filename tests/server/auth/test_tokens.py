@@ -49,7 +49,7 @@ def test_a_token_is_printed_once_and_only_its_hash_is_kept(hand: Hand) -> None:
     secret = text.split("_", 2)[2]
     assert secret not in kept
     [token] = tk.read(hand.path)
-    assert (token.name, token.role, token.hash) == ("ann", tk.Role.OPERATOR, tk.hashed(text))
+    assert (token.name, token.role, token.hash) == ("ann", tk.Role.OPERATOR, tk.hash_text(text))
     assert tk.Tokens([token]).check(text, now=0.0) == token
 
 

@@ -252,7 +252,7 @@ def with_fewer_tenants(token: tk.Token) -> list[tk.Token]:
 
 
 def with_another_secret(token: tk.Token) -> list[tk.Token]:
-    return [replace(token, hash=tk.hashed("hf_other"))]
+    return [replace(token, hash=tk.hash_text("hf_other"))]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from holdfast.server.auth import access
-from holdfast.server.auth.access import TELEGRAM_HEADER
 from holdfast.server.http import sse
+from holdfast.server.routes.telegram import SECRET
 from tests.server.conftest import declared
 from tests.support.server.listener import Listening, listening
 
@@ -61,7 +61,7 @@ def fill(served: Listening) -> None:
 def run(served: Listening, *args: str, token: str | None = "admin", seconds: float = 1500) -> str:
     auth = [] if token is None else ["-H", f"Authorization: Bearer {served.tokens[token]}"]
     if token is not None:
-        auth += ["-H", f"{TELEGRAM_HEADER}: {BOT['telegram_secret']}"]
+        auth += ["-H", f"{SECRET.header}: {BOT['telegram_secret']}"]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli"),

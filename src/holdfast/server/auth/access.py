@@ -26,7 +26,7 @@ from holdfast.domain.trigger.trigger import TriggerCommand
 from holdfast.engine import Holdfast
 from holdfast.engine.visibility import Sight
 from holdfast.observe.metrics import Metrics
-from holdfast.server.auth.tokens import Role, Token, TokenFile, Tokens, same
+from holdfast.server.auth.tokens import Role, Token, TokenFile, Tokens, is_same_text
 from holdfast.server.http.limits import RateLimits
 
 if TYPE_CHECKING:
@@ -34,22 +34,16 @@ if TYPE_CHECKING:
 
 ROLE = "x-holdfast-role"
 PUBLIC = "public"
-TELEGRAM = "Telegram's secret"
 SCHEME = "token"  # of the OpenAPI document
-TELEGRAM_SCHEME = "telegram"
-TELEGRAM_HEADER = "X-Telegram-Bot-Api-Secret-Token"
-ONE_VALUED = frozenset(  # of two of them one program would read the first, another the last
-    {
-        b"authorization",
-        b"content-encoding",
-        b"content-length",
-        b"content-type",
-        b"idempotency-key",
-        b"last-event-id",
-        b"traceparent",
-        TELEGRAM_HEADER.lower().encode(),
-    }
-)
+ONE_VALUED = {  # of two of them one program would read the first, another the last
+    b"authorization",
+    b"content-encoding",
+    b"content-length",
+    b"content-type",
+    b"idempotency-key",
+    b"last-event-id",
+    b"traceparent",
+}
 _FOREIGN = "another's"
 REFUSED = "refused: %s %s of %s from %s: %s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -119,17 +113,34 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatSecret:
+    """The secret by which the requests of a chat service are known, in place of a token."""
+
+    actor: str  # who sends them; also the name of the scheme in the OpenAPI document
+    service: str  # its name for people
+    header: str  # which has the secret
+
+    def __post_init__(self) -> None:
+        ONE_VALUED.add(self.header.lower().encode())
+
+    def read(self, request: Request) -> str:
+        text = request.headers.get(self.header)
+        if not text:
+            raise Unauthenticated(f"send the secret in the header {self.header}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """The rights that a route needs of its caller; ``role`` None: no rights."""
 
     role: Role | None
     everywhere: bool = False  # concerns all tenants: not for a token that is limited to some
-    telegram: bool = False  # no token: the secret that Telegram was given for us
+    secret: ChatSecret | None = None  # instead of a token
 
-    @property
-    def said(self) -> str:
-        if self.telegram:
-            return TELEGRAM
+    def __str__(self) -> str:
+        if self.secret is not None:
+            return f"{self.secret.service}'s secret"
         if self.role is None:
             return PUBLIC
         return f"{self.role}, of all tenants" if self.everywhere else str(self.role)
@@ -167,13 +178,6 @@ def bearer(request: Request) -> str:
     return text.strip()
 
 
-def secret_of_telegram(request: Request) -> str:
-    text = request.headers.get(TELEGRAM_HEADER)
-    if not text:
-        raise Unauthenticated(f"send the secret in the header {TELEGRAM_HEADER}")
-    return text
-
-
 ANONYMOUS = Caller(actor="anonymous", origin="", role=Role.VIEWER, tenants=frozenset())
 
 
@@ -191,16 +195,16 @@ class RequestAdmission:
 
     @property
     def has_tokens(self) -> bool:
-        return len(self.given) > 0 or (self.file is not None and len(self._of_file()) > 0)
+        return any(map(len, self._tokens()))
 
     async def admit(self, request: Request, need: Need) -> Caller:
         """The one place where it is decided who may do what."""
-        if need.role is None and not need.telegram:
+        if need.role is None and need.secret is None:
             return ANONYMOUS
         check_headers(request)
-        if need.telegram:
-            return await self._admit_telegram(request)
         origin = _origin(request)
+        if need.secret is not None:
+            return await self._admit_chat(request, need.secret, origin)
         try:
             token = self._check_token(request, origin)
         except HoldfastError as error:
@@ -217,29 +221,26 @@ class RequestAdmission:
             raise refusal
         return caller
 
-    async def _admit_telegram(self, request: Request) -> Caller:
-        bot, origin = self._app.bot, _origin(request)
+    async def _admit_chat(self, request: Request, secret: ChatSecret, origin: str) -> Caller:
+        bot = self._app.bot
         if bot is None:
-            raise HTTPException(404, "no Telegram bot is set up here")
+            raise HTTPException(404, f"no {secret.service} bot is set up here")
         try:
-            if not same(secret_of_telegram(request), bot.secret):
+            if not is_same_text(secret.read(request), bot.secret):
                 self._slow_down(origin)
-                raise Unauthenticated("this is not the secret that Telegram was given")
+                raise Unauthenticated(f"this is not the secret that {secret.service} was given")
         except HoldfastError as error:
             await self._note_refused(request, replace(ANONYMOUS.as_actor(), origin=origin), error)
             raise
-        if wait := self._wait("telegram", self._app.settings.rate_limit):
-            raise TooManyRequests(wait, "too many updates have come from Telegram")
-        return dataclasses.replace(ANONYMOUS, actor="telegram", origin=origin)
+        if wait := self._wait(secret.actor, self._app.settings.rate_limit):
+            raise TooManyRequests(wait, f"too many updates have come from {secret.service}")
+        return dataclasses.replace(ANONYMOUS, actor=secret.actor, origin=origin)
 
     def _check_token(self, request: Request, origin: str) -> Token:
-        text = bearer(request)
-        now = self._app.clock.now()
-        token = self.given.check(text, now=now)
-        if token is None and self.file is not None:
-            token = self._of_file().check(text, now=now)
-        if token is not None:
-            return token
+        text, now = bearer(request), self._app.clock.now()
+        for tokens in self._tokens():
+            if (token := tokens.check(text, now=now)) is not None:
+                return token
         self._slow_down(origin)
         raise Unauthenticated("this token is not known, or has expired")
 
@@ -249,9 +250,10 @@ class RequestAdmission:
             says = "too many wrong tokens or secrets have come from this address"
             raise TooManyRequests(wait, says)
 
-    def _of_file(self) -> Tokens:
-        assert self.file is not None
-        return self.file.current(steady=self._app.clock.steady())
+    def _tokens(self) -> Sequence[Tokens]:
+        if self.file is None:
+            return (self.given,)
+        return self.given, self.file.current(steady=self._app.clock.steady())
 
     def _wait(self, who: str, rate: float) -> float:
         return self._rates.wait_seconds(who, rate=rate, now=self._app.clock.steady())
@@ -307,10 +309,10 @@ class RequestAdmission:
 
     def find(self, token_id: str) -> Token | None:
         now = self._app.clock.now()
-        token = self.given.find(token_id, now=now)
-        if token is None and self.file is not None:
-            token = self._of_file().find(token_id, now=now)
-        return token
+        for tokens in self._tokens():
+            if (token := tokens.find(token_id, now=now)) is not None:
+                return token
+        return None
 
 
 def _command_name(request: Request) -> str:
@@ -323,11 +325,12 @@ def _origin(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-def described(need: Need) -> dict[str, Any]:
-    """Describe a need for the OpenAPI document, from which the route reads it back."""
-    if need.telegram:
-        return {ROLE: need.said, "security": [{TELEGRAM_SCHEME: []}]}
-    return {ROLE: need.said, "security": [] if need.role is None else [{SCHEME: []}]}
+def describe_need(need: Need) -> dict[str, Any]:
+    """Describe a need for the OpenAPI document."""
+    security: list[dict[str, list[str]]] = [] if need.role is None else [{SCHEME: []}]
+    if need.secret is not None:
+        security = [{need.secret.actor: []}]
+    return {ROLE: str(need), "security": security}
 
 
 def caller_of(request: Request) -> Caller:

@@ -80,7 +80,7 @@ def make(
         id=token_id,
         name=names.check("token", name),
         role=role,
-        hash=hashed(text),
+        hash=hash_text(text),
         tenants=tuple(names.check("tenant", tenant) for tenant in tenants),
         created_at=now,
         expires_at=expires_at,
@@ -89,13 +89,13 @@ def make(
     return token, text
 
 
-def hashed(text: str) -> str:
+def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def same(given: str, secret: str) -> bool:
+def is_same_text(given: str, secret: str) -> bool:
     """Compare two texts in a time that tells nothing of how much of one is right."""
-    return hmac.compare_digest(hashed(given), hashed(secret))
+    return hmac.compare_digest(hash_text(given), hash_text(secret))
 
 
 class Tokens:
@@ -119,7 +119,7 @@ class Tokens:
         if len(text) > TEXT_MAX_CHARS:
             return None
         token = self._by_id.get(text.split("_", 2)[1] if text.count("_") >= 2 else "")
-        is_right = hmac.compare_digest(token.hash if token else hashed(""), hashed(text))
+        is_right = hmac.compare_digest(token.hash if token else hash_text(""), hash_text(text))
         if token is None or not is_right:
             return None
         return token if token.counts(now) else None

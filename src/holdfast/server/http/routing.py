@@ -16,14 +16,13 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from holdfast.domain.errors import DeclarationError, HoldfastError
-from holdfast.server.auth.access import Need, described
+from holdfast.server.auth.access import ChatSecret, Need, describe_need
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http import problems
 from holdfast.server.http.bodies import SMALL_BYTES, StrictRequest
 from holdfast.server.http.edge import HEADERS
 from holdfast.server.service import service_of
 
-READS = frozenset({"GET", "HEAD", "OPTIONS"})
 SVG = "image/svg+xml"
 STYLED = [  # a drawing has its styles in it
     (name, value.replace(b"; frame-", b"; style-src 'unsafe-inline'; frame-"))
@@ -55,7 +54,7 @@ class StrictRoute(APIRoute):
         self.need = need
         self.takes: type[BaseModel] | None = extra.pop(_TAKES, None)
         self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
-        super().__init__(path, endpoint, **options | {"openapi_extra": extra | described(need)})
+        super().__init__(path, endpoint, **options | {"openapi_extra": extra | describe_need(need)})
         self.sparing: tuple[dict[str, str], ...] = ()
         self.ends: frozenset[bytes] = frozenset()  # last words by which longer routes go on
 
@@ -199,20 +198,20 @@ def needs(
     role: Role | None,
     *problem_statuses: int,
     everywhere: bool = False,
-    telegram: bool = False,
+    secret: ChatSecret | None = None,
     takes: type[BaseModel] | None = None,
     large: type[BaseModel] | None = None,
     also: Answers | None = None,
 ) -> dict[str, Any]:
     """Return what a route needs of its caller, and which problems it may answer with.
 
-    ``telegram``: Telegram's secret instead of a token.
+    ``secret``: the secret of a chat service, instead of a token.
     ``takes``: for a busy route that has the request and this body as its only parameters.
     ``large``: the body, if it may be as long as the settings allow; any other is short.
     ``also``: answers beside the usual one, by their status.
     """
     usual = (400, 401, 403, 413, 415, 422, 429, 503) if role is not None else ()
-    need = Need(role, everywhere, telegram)
+    need = Need(role, everywhere, secret)
     return {
         "openapi_extra": {_NEED: need, _TAKES: takes, _LARGE: large},
         "responses": problems.documented(*sorted({*usual, *problem_statuses})) | (also or {}),

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, RootModel
 from holdfast.domain.errors import InvalidInput, KeyConflict
 from holdfast.insight.views.work import Heard
 from holdfast.notify.chat import ChatBot, ChatMessage
+from holdfast.server.auth.access import ChatSecret
 from holdfast.server.http.bodies import ASIDE_BYTES
 from holdfast.server.http.routing import Routes, needs
 from holdfast.server.openapi import schemas as sc
@@ -23,6 +24,7 @@ router = Routes("telegram")
 
 IGNORED = {"ok": True, "ignored": True}
 REFUSED = "update %s of Telegram is left out, task %s does not take it: %s"
+SECRET = ChatSecret("telegram", "Telegram", "X-Telegram-Bot-Api-Secret-Token")
 TELEGRAM_UPDATE = "TelegramUpdate"  # its name in the OpenAPI document
 
 
@@ -48,7 +50,7 @@ class TelegramUpdate(RootModel[Any]):
     )
 
 
-_needs = needs(None, 400, 401, 404, 413, 415, 422, 429, 503, telegram=True, large=TelegramUpdate)
+_needs = needs(None, 400, 401, 404, 413, 415, 422, 429, 503, secret=SECRET, large=TelegramUpdate)
 _BODY = {"schema": {"$ref": f"#/components/schemas/{TELEGRAM_UPDATE}"}}
 _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}, "required": True}
 
