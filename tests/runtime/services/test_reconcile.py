@@ -16,6 +16,7 @@ from holdfast.stores.redis.client.topology import Topology
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor
+from holdfast.stores.redis.repair.token_lock import TokenLock
 from holdfast.stores.redis.views import walks
 from tests.support.redis.redis_stores import Bench, benched
 from verify.servers import RedisServer
@@ -128,14 +129,14 @@ async def test_the_mark_of_another_is_left_alone(
     """Ours has lapsed while we stood still."""
     await fall_out_of_its_queue(bench)
     failing(monkeypatch, bench.namespace, StoreUnavailable("away"))
-    marked = doctor._is_first
+    acquire = TokenLock.acquire
 
-    async def marked_then_lapsed(*args: Any) -> bool:
-        first = await marked(*args)
+    async def acquire_and_lapse(*args: Any) -> bool:
+        is_ours = await acquire(*args)
         bench.ask("SET", "reconciled", "another")
-        return first
+        return is_ours
 
-    monkeypatch.setattr(doctor, "_is_first", marked_then_lapsed)
+    monkeypatch.setattr(TokenLock, "acquire", acquire_and_lapse)
     with pytest.raises(StoreUnavailable):
         await reconciled(bench)
     assert bench.ask("GET", "reconciled") == "another"
@@ -160,7 +161,7 @@ async def test_who_looks_marks_it_for_a_short_while_and_who_has_looked_for_the_w
 
 async def test_a_look_that_takes_long_keeps_its_mark(bench: Bench) -> None:
     part = bench.store._parts.first
-    paced = doctor._marking(part, "token", walks.at_once)
+    paced = TokenLock(part, "reconciled", "token").keep(doctor.LOOKING_SECONDS)
     await paced()
     assert "reconciled" not in bench.names()
     bench.clock.advance(doctor.LOOKING_SECONDS / 2)

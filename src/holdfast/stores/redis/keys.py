@@ -13,117 +13,84 @@ RINGS = 8  # entries of the bell
 DENIED = "NOPERM"  # what a script tells among the names of strange keys: it was refused a command
 TORN = "TORN"  # the same, of a process that may not live to mend it: see torn_writes.py
 
-# What the documents name, with the types that they name but for two: their indexes by plan and by
-# status are sets, ours are sorted sets (docs/internals/decisions/0008 says why).
-TEMPLATES = {
-    "task": "task:{}",  # hash: the record
-    "ckpt": "ckpt:{}",  # string: the checkpoint's JSON
-    "ckpt_meta": "ckpt:meta:{}",  # hash: its version, and who wrote it
-    "active": "index:tenant:{}",  # string: the id of the tenant's active task
-    "lock": "lock:tenant:{}",  # string: the id of the tenant's running task
-    "by_plan": "index:plan:{}",  # sorted set of ids, all scores 0
-    "by_status": "index:status:{}",  # sorted set of ids, all scores 0
-    "by_day": "index:time:{}",  # set of the ids of a day's new tasks (UTC)
-    "tasks": "queue:tasks",  # stream: what is ready in the queue "default"
-    "tasks_of": "queue:tasks:{}",  # stream: what is ready in another queue
-    "retry": "queue:retry",  # sorted set of ids by due time
-    "suspended": "queue:suspended",  # sorted set of ids by time
+# Each key's name, and what TYPE says of it (nothing: it varies). First come those that the
+# documents name, with the types that they name but for two: their indexes by plan and by status are
+# sets, ours are sorted sets (docs/internals/decisions/0008 says why).
+_KEYS = {
+    "task": ("task:{}", "hash"),  # the record
+    "ckpt": ("ckpt:{}", "string"),  # the checkpoint's JSON
+    "ckpt_meta": ("ckpt:meta:{}", "hash"),  # its version, and who wrote it
+    "active": ("index:tenant:{}", "string"),  # the id of the tenant's active task
+    "lock": ("lock:tenant:{}", "string"),  # the id of the tenant's running task
+    "by_plan": ("index:plan:{}", "zset"),  # ids, all scores 0
+    "by_status": ("index:status:{}", "zset"),  # ids, all scores 0
+    "by_day": ("index:time:{}", "set"),  # the ids of a day's new tasks (UTC)
+    "tasks": ("queue:tasks", "stream"),  # what is ready in the queue "default"
+    "tasks_of": ("queue:tasks:{}", "stream"),  # what is ready in another queue
+    "retry": ("queue:retry", "zset"),  # ids by due time
+    "suspended": ("queue:suspended", "zset"),  # ids by time
     # What belongs to one task beside its record.
-    "payload": "payload:{}",  # string
-    "result": "result:{}",  # string
-    "data": "data:{}",  # string: customData that outlives its checkpoint
-    "kept": "kept:{}",  # string: a settled task's last checkpoint, for when that has expired
-    "stages": "stages:{}",  # hash: one field for each committed stage
-    "events": "events:{}",  # list: one element for each version
-    "tombstone": "tombstone:{}",  # hash
-    "damaged": "damaged:{}",  # hash: a record that could not be read, as it was (see salvage.py)
+    "payload": ("payload:{}", "string"),
+    "result": ("result:{}", "string"),
+    "data": ("data:{}", "string"),  # customData that outlives its checkpoint
+    "kept": ("kept:{}", "string"),  # a settled task's last checkpoint, for when that has expired
+    "stages": ("stages:{}", "hash"),  # one field for each committed stage
+    "events": ("events:{}", "list"),  # one element for each version
+    "tombstone": ("tombstone:{}", "hash"),
+    "damaged": ("damaged:{}", ""),  # hash: an unreadable record (salvage.py); list: its events
     # Tenants.
-    "by_tenant": "index:tasks:{}",  # sorted set of all its ids, all scores 0
-    "line": "line:{}",  # sorted set of ids by order: those behind the active task
-    "resting": "resting:{}",  # sorted set of ids by order: unsettled, without holding the line
-    "fences": "fences",  # hash: tenant → the last fence given out for it
+    "by_tenant": ("index:tasks:{}", "zset"),  # all its ids, all scores 0
+    "line": ("line:{}", "zset"),  # ids by order: those behind the active task
+    "resting": ("resting:{}", "zset"),  # ids by order: unsettled, without holding the line
+    "fences": ("fences", "hash"),  # tenant → the last fence given out for it
     # Sets of tasks.
-    "leases": "leases",  # sorted set of ids by the end of their lease
-    "back": "back:{}",  # sorted set of ids by order: lost ones, the head of their queue
-    "settled": "settled",  # sorted set of the settled, by the end of their retention
-    "saved": "saved",  # sorted set of the settled that have a checkpoint, by the time they settled
-    "tombstones": "tombstones",  # sorted set of the ids of tombstones by their end
-    "by_error": "index:error:{}",  # sorted set of ids, all scores 0
-    "by_cause": "index:suspended:{}",  # the same of those that this error keeps suspended
-    "errors": "errors",  # sorted set of the errors that keep tasks suspended, by how many
-    "key": "key:{}",  # string: the id of the task that a tenant's key belongs to
+    "leases": ("leases", "zset"),  # ids by the end of their lease
+    "back": ("back:{}", "zset"),  # ids by order: lost ones, the head of their queue
+    "settled": ("settled", "zset"),  # the settled, by the end of their retention
+    "saved": ("saved", "zset"),  # settled ids that have a checkpoint, by the time they settled
+    "tombstones": ("tombstones", "zset"),  # the ids of tombstones by their end
+    "by_error": ("index:error:{}", "zset"),  # ids, all scores 0
+    "by_cause": ("index:suspended:{}", "zset"),  # ids that this error keeps suspended, scores 0
+    "errors": ("errors", "zset"),  # the errors that keep tasks suspended, by how many
+    "key": ("key:{}", "string"),  # the id of the task that a tenant's key belongs to
     # Triggers.
-    "trigger": "trigger:{}",  # hash: the record
-    "trigger_lease": "trigger:lease:{}",  # string: who has it, for as long as the lease
-    "triggers": "triggers",  # sorted set of all ids, all scores 0
-    "triggers_declared": "triggers:declared",  # sorted set of those of code, all scores 0
-    "triggers_due": "triggers:due",  # sorted set of ids that nobody has, by time in milliseconds
-    "triggers_leased": "triggers:leased",  # sorted set of ids by the end of their lease
-    "triggers_ended": "triggers:ended",  # sorted set of ids by the end of their retention
+    "trigger": ("trigger:{}", "hash"),  # the record
+    "trigger_lease": ("trigger:lease:{}", "string"),  # who has it, for as long as the lease
+    "triggers": ("triggers", "zset"),  # all ids, all scores 0
+    "triggers_declared": ("triggers:declared", "zset"),  # those of code, all scores 0
+    "triggers_due": ("triggers:due", "zset"),  # ids that nobody has, by time in milliseconds
+    "triggers_leased": ("triggers:leased", "zset"),  # ids by the end of their lease
+    "triggers_ended": ("triggers:ended", "zset"),  # ids by the end of their retention
     # Plans.
-    "plan": "plan:{}",  # hash: the record, and the list of its tasks
-    "plan_admitted": "plan:{}:admitted",  # sorted set of the tasks that have a slot, by number
-    "plan_members": "plan:{}:members",  # hash: number of a task → how the plan sees it
-    "plan_events": "plan:{}:events",  # list: one element for each version
-    "plans": "plans",  # sorted set of "TIME ID", all scores 0
-    "plans_due": "plans:due",  # sorted set of ids by when to look at them, or the lease's end
-    "plans_settled": "plans:settled",  # sorted set of "TIME ID" by the end of their retention
+    "plan": ("plan:{}", "hash"),  # the record, and the list of its tasks
+    "plan_admitted": ("plan:{}:admitted", "zset"),  # the tasks that have a slot, by number
+    "plan_members": ("plan:{}:members", "hash"),  # number of a task → how the plan sees it
+    "plan_events": ("plan:{}:events", "list"),  # one element for each version
+    "plans": ("plans", "zset"),  # "TIME ID", all scores 0
+    "plans_due": ("plans:due", "zset"),  # ids by when to look at them, or the lease's end
+    "plans_settled": ("plans:settled", "zset"),  # "TIME ID" by the end of their retention
     # All of them.
-    "meta": "meta",  # hash: format, partitions, the numbers that rise
-    "queues": "queues",  # set of the queues' names
-    "counts": "counts",  # hash: "queue place" → how many; "queue locks", "queue checkpoints", too
-    "moves": "moves",  # hash: "from to queue type" → how often; the same and "us" → after how long
-    "durations": "durations",  # hash: "type stage outcome span" → how often; "… us" → how long
-    "switches": "switches",  # hash: "switch name" → who has set it, and when
-    "refused": "refused",  # hash: "status command" → how often
-    "audit": "audit",  # list, the oldest first: what is not in the chain yet
-    "chain": "audit:chain",  # list of "number hash entry", the oldest first (the first partition)
-    "ends": "audit:ends",  # hash: the chain's base and head, and what it has of which partition
-    "workers": "workers",  # hash: worker → its last beat
-    "seen": "workers:seen",  # sorted set of workers by their last beat
-    "claims": "claims",  # hash: worker → its last claim
-    "mending": "mending",  # string, while a process mends what a refused command has torn
-    "reconciled": "reconciled",  # string, while the last reconciliation is recent
-    "bell": "bell",  # stream of a few entries: that something may be ready, or has come to rest
+    "meta": ("meta", "hash"),  # format, partitions, the numbers that rise
+    "queues": ("queues", "set"),  # the queues' names
+    "counts": ("counts", "hash"),  # "queue place" (or locks, or checkpoints) → how many
+    "moves": ("moves", "hash"),  # "from to queue type" → how often; with "us" → after how long
+    "durations": ("durations", "hash"),  # "type stage outcome span" → how often; "… us" → how long
+    "switches": ("switches", "hash"),  # "switch name" → who has set it, and when
+    "refused": ("refused", "hash"),  # "status command" → how often
+    "audit": ("audit", "list"),  # the oldest first: what is not in the chain yet
+    "chain": ("audit:chain", "list"),  # "number hash entry", the oldest first (the first partition)
+    "ends": ("audit:ends", "hash"),  # the chain's base and head, and what it has of which partition
+    "workers": ("workers", "hash"),  # worker → its last beat
+    "seen": ("workers:seen", "zset"),  # workers by their last beat
+    "claims": ("claims", "hash"),  # worker → its last claim
+    "mending": ("mending", "string"),  # while a process mends what a refused command has torn
+    "reconciled": ("reconciled", "string"),  # while the last reconciliation is recent
+    "bell": ("bell", "stream"),  # a few entries: something may be ready, or has come to rest
 }
-
-
-# What TYPE says of the keys whose names are fixed.
-TYPES = {
-    "tasks": "stream",
-    "retry": "zset",
-    "suspended": "zset",
-    "fences": "hash",
-    "leases": "zset",
-    "settled": "zset",
-    "saved": "zset",
-    "tombstones": "zset",
-    "errors": "zset",
-    "triggers": "zset",
-    "triggers_declared": "zset",
-    "triggers_due": "zset",
-    "triggers_leased": "zset",
-    "triggers_ended": "zset",
-    "plans": "zset",
-    "plans_due": "zset",
-    "plans_settled": "zset",
-    "meta": "hash",
-    "queues": "set",
-    "counts": "hash",
-    "moves": "hash",
-    "durations": "hash",
-    "switches": "hash",
-    "refused": "hash",
-    "audit": "list",
-    "chain": "list",
-    "ends": "hash",
-    "workers": "hash",
-    "seen": "zset",
-    "claims": "hash",
-    "mending": "string",
-    "reconciled": "string",
-    "bell": "stream",
-}
+TEMPLATES = {kind: template for kind, (template, _) in _KEYS.items()}
+TYPE_OF = {kind: type_ for kind, (_, type_) in _KEYS.items()}
+# The types of the keys whose names are fixed.
+TYPES = {kind: type_ for kind, type_ in TYPE_OF.items() if "{}" not in TEMPLATES[kind]}
 
 
 class KeyNames:

@@ -24,17 +24,18 @@ from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Reply, by_name, each_by_name
 from holdfast.stores.redis.encoding import record
-from holdfast.stores.redis.keys import TYPES
+from holdfast.stores.redis.keys import TYPE_OF
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor_dues, recount, salvage
+from holdfast.stores.redis.repair.token_lock import TokenLock
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.walks import Pace
 
 PAGE = 20  # tasks of one step: each costs some twenty commands
 AT_ONCE = 1000  # findings of one reconciliation
 ROUNDS = 3  # what one mends may uncover something for the next
-LOOKING_SECONDS = 600.0  # a mark lasts so long that nobody renews
-SOON_SECONDS = 3600.0  # the look takes less
+LOOKING_SECONDS = 600.0  # a lock lasts so long that nobody extends
+SOON_SECONDS = 3600.0  # an examination takes less
 
 SETS = {
     "by_status": "the index of status",
@@ -51,15 +52,6 @@ SETS = {
     "back": "the head of queue",
     "line": "the line of",
     "resting": "the resting of",
-}
-TYPES_OF = TYPES | {
-    **dict.fromkeys(SETS, "zset"),
-    **dict.fromkeys(("active", "lock", "key", "payload", "result", "data", "ckpt"), "string"),
-    **dict.fromkeys(("task", "ckpt_meta", "stages", "tombstone"), "hash"),
-    "by_day": "set",
-    "events": "list",
-    "tasks_of": "stream",
-    **doctor_dues.TYPES,
 }
 STREAMS = {"tasks": "default", "tasks_of": None}
 OF_A_TASK = ("key", "payload")
@@ -88,51 +80,19 @@ async def reconcile(parts: Sequence[Partition], every_seconds: float) -> list[Fi
 
 
 async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
-    """Marked for a short while: if we do not come to an end, somebody else will look soon."""
-    token = secrets.token_hex(8)
-    if not await _is_first(part, token, min(LOOKING_SECONDS, every_seconds)):
+    """Reconcile a partition under a short lock: if we do not come to an end, somebody else will."""
+    lock = TokenLock(part, "reconciled", secrets.token_hex(8))
+    if not await lock.acquire(min(LOOKING_SECONDS, every_seconds)):
         return []
     try:
-        pace = _marking(part, token, walks.half_of_the_time(part.steady))
-        found = await examine(part, fix=True, limit=AT_ONCE, pace=pace)
+        pace = lock.keep(LOOKING_SECONDS, walks.half_of_the_time(part.steady))
+        findings = await examine(part, fix=True, limit=AT_ONCE, pace=pace)
     except StoreError:
         with suppress(StoreError):
-            await _unmark(part, token)
+            await lock.release()
         raise
-    await part.client.many(part.keys, [_mark(part, token, every_seconds)])
-    return found
-
-
-def _mark(part: Partition, token: str, seconds: float) -> tuple[str | int, ...]:
-    return "SET", part.keys("reconciled"), token, "PX", max(1, round(seconds * 1000))
-
-
-async def _is_first(part: Partition, token: str, seconds: float) -> bool:
-    """Told by the token: what is sent again finds its own mark."""
-    asked = [(*_mark(part, token, seconds), "NX"), ("GET", part.keys("reconciled"))]
-    _, marked = await part.client.many(part.keys, asked)
-    return bool(marked == token.encode())
-
-
-async def _unmark(part: Partition, token: str) -> None:
-    key = part.keys("reconciled")
-    (marked,) = await part.client.many(part.keys, [("GET", key)])
-    if marked == token.encode():
-        await part.client.many(part.keys, [("DEL", key)])
-
-
-def _marking(part: Partition, token: str, pace: Pace) -> Pace:
-    """A look that takes long keeps its mark."""
-    marked_at = part.steady()
-
-    async def pace_and_mark() -> None:
-        nonlocal marked_at
-        await pace()
-        if part.steady() - marked_at > LOOKING_SECONDS / 3:
-            await part.client.many(part.keys, [_mark(part, token, LOOKING_SECONDS)])
-            marked_at = part.steady()
-
-    return pace_and_mark
+    await lock.extend(every_seconds)
+    return findings
 
 
 class SeenCount:
@@ -261,7 +221,7 @@ async def _leaving(part: Partition) -> set[str]:
 async def _foreign(part: Partition) -> AsyncIterator[Finding]:
     """Yield the keys that are of another program; with one in the way, nothing else can be told."""
     async for page in walks.names(part):
-        names = [(part.keys(k, of) if of else part.keys(k), TYPES_OF.get(k)) for k, of in page if k]
+        names = [(part.keys(k, of) if of else part.keys(k), TYPE_OF[k]) for k, of in page if k]
         types = await part.client.many(part.keys, [("TYPE", name) for name, _ in names])
         for (name, wanted), kind in zip(names, types, strict=True):
             if wanted and kind.decode() not in (wanted, "none"):

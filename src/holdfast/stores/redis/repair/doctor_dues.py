@@ -25,31 +25,14 @@ from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.walks import Pace
 
 PAGE = 20  # triggers of one step
-LISTS = {  # and the kind of the records of their members
-    "triggers": "trigger",
-    "triggers_declared": "trigger",
-    "triggers_due": "trigger",
-    "triggers_leased": "trigger",
-    "triggers_ended": "trigger",
-    "plans": "plan",
-    "plans_due": "plan",
-}
-TOLD = {
-    "triggers": "the list of triggers",
-    "triggers_declared": "the list of what code declares",
-    "triggers_due": "the list of what is due",
-    "triggers_leased": "the list of leases",
-    "triggers_ended": "the list of what has ended",
-    "plans": "the list of plans",
-    "plans_due": "the list of what is to be looked at",
-}
-TYPES = {
-    "trigger": "hash",
-    "trigger_lease": "string",
-    "plan": "hash",
-    "plan_admitted": "zset",
-    "plan_members": "hash",
-    "plan_events": "list",
+LISTS = {  # each with the kind of its members' records, and what a finding calls it
+    "triggers": ("trigger", "the list of triggers"),
+    "triggers_declared": ("trigger", "the list of what code declares"),
+    "triggers_due": ("trigger", "the list of what is due"),
+    "triggers_leased": ("trigger", "the list of leases"),
+    "triggers_ended": ("trigger", "the list of what has ended"),
+    "plans": ("plan", "the list of plans"),
+    "plans_due": ("plan", "the list of what is to be looked at"),
 }
 ROUNDING_SECONDS = 0.00001
 
@@ -71,13 +54,13 @@ async def records(
 
 async def lists(part: Partition, fix: bool, pace: Pace) -> AsyncIterator[Finding]:
     """Examine whether each member of a list has a record."""
-    for kind, of in LISTS.items():
+    for kind, (record_kind, title) in LISTS.items():
         async for page in walks.members(part, part.keys(kind), "ZSCAN"):
             if page:
-                asked = "1" if fix else "0", kind, of, *page
-                for name in await part.call(scripts.EXAMINE_DUE_LISTS, *asked):
-                    says = f"{of} {_text(name)} is in {TOLD[kind]}, but has no record"
-                    yield _finding(says, fix)
+                args = "1" if fix else "0", kind, record_kind, *page
+                for name in await part.call(scripts.EXAMINE_DUE_LISTS, *args):
+                    message = f"{record_kind} {_text(name)} is in {title}, but has no record"
+                    yield _finding(message, fix)
             await pace()
 
 

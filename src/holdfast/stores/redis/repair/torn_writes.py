@@ -18,6 +18,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.stores.redis.client.client import unless_foreign
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.repair import doctor
+from holdfast.stores.redis.repair.token_lock import TokenLock
 from holdfast.stores.redis.views.walks import Pace
 
 log = logging.getLogger("holdfast.stores.redis.mending")
@@ -66,15 +67,16 @@ class Mender:
     async def _mend(self, part: Partition) -> None:
         """Compare and repair it, unless another process has done so since it was torn."""
         torn_at = part.torn_at
-        if torn_at is None or not await _is_locked(part, self._token):
+        lock = TokenLock(part, "mending", self._token)
+        if torn_at is None or not await lock.acquire(LOCK_SECONDS):
             return
         stays = False
         try:
             if await _mended_at(part) < torn_at + APART_SECONDS:
-                stays = await _examine(part, self._token)
+                stays = await _examine(part, lock.keep(LOCK_SECONDS))
         finally:
             with suppress(StoreError):  # the next try finds the lock again, and it ends by itself
-                await _unlock(part, self._token)
+                await lock.release()
         if part.torn_at == torn_at:  # else it was torn again meanwhile
             self._judge(part, stays=stays)
 
@@ -86,54 +88,18 @@ class Mender:
             part.note_torn()
 
 
-async def _examine(part: Partition, token: str) -> bool:
+async def _examine(part: Partition, pace: Pace) -> bool:
     """Repair what can be derived, and return whether something was found that stays."""
     began = (await part.server_time()).now
-    log.warning(
-        "%s: a command was refused inside a script; repairing",
-        part.keys.prefix,
-    )
-    found = await doctor.examine(
-        part, fix=True, limit=doctor.AT_ONCE, pace=_keeping_locked(part, token)
-    )
-    for finding in found:
-        told = " (mended)" if finding.mended else ""
-        log.warning("%s %s %s%s", finding.invariant, finding.task_id or "-", finding.says, told)
+    log.warning("%s: a command was refused inside a script; repairing", part.keys.prefix)
+    findings = await doctor.examine(part, fix=True, limit=doctor.AT_ONCE, pace=pace)
+    for finding in findings:
+        ending = " (mended)" if finding.mended else ""
+        log.warning("%s %s %s%s", finding.invariant, finding.task_id or "-", finding.says, ending)
     await part.client.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", f"{began:.6f}")])
-    return not all(finding.mended for finding in found)
-
-
-def _keeping_locked(part: Partition, token: str) -> Pace:
-    """Renew the lock of a walk that takes long."""
-    locked_at = part.steady()
-
-    async def pace_and_lock() -> None:
-        nonlocal locked_at
-        if part.steady() - locked_at > LOCK_SECONDS / 3:
-            await part.client.many(part.keys, [("SET", *_lock(part, token))])
-            locked_at = part.steady()
-
-    return pace_and_lock
+    return not all(finding.mended for finding in findings)
 
 
 async def _mended_at(part: Partition) -> float:
     (found,) = await part.client.many(part.keys, [("HGET", part.keys("meta"), "mendedAt")])
     return float(unless_foreign(found) or 0)
-
-
-def _lock(part: Partition, token: str) -> tuple[str | int, ...]:
-    return part.keys("mending"), token, "PX", round(LOCK_SECONDS * 1000)
-
-
-async def _is_locked(part: Partition, token: str) -> bool:
-    """Return whether the lock is ours, by its token: what is sent again finds its own lock."""
-    asked = [("SET", *_lock(part, token), "NX"), ("GET", part.keys("mending"))]
-    _, holder = await part.client.many(part.keys, asked)
-    return bool(holder == token.encode())
-
-
-async def _unlock(part: Partition, token: str) -> None:
-    key = part.keys("mending")
-    (holder,) = await part.client.many(part.keys, [("GET", key)])
-    if holder == token.encode():
-        await part.client.many(part.keys, [("DEL", key)])
