@@ -286,8 +286,8 @@ DEFECTS = (
     Defect(
         "T1",
         MEMORY_TRIGGERS,
-        "            due = [trigger for at, trigger in self._free() if at <= due_by][:limit]",
-        "            due = [trigger for at, trigger in self._free() if at < due_by][:limit]",
+        "            return [trigger for at, trigger in self._free() if at <= due_by][:limit]",
+        "            return [trigger for at, trigger in self._free() if at < due_by][:limit]",
         "contract/triggers/leases.py::FindingDue::"
         "test_what_is_due_is_found_up_to_and_with_the_moment",
     ),
@@ -331,16 +331,16 @@ DEFECTS = (
     ),
     Defect(
         "T7",
-        MEMORY_TRIGGERS,
-        '                names.check("trigger", change.after.id)\n',
-        "                pass\n",
+        "src/holdfast/stores/triggers.py",
+        "            self._check_id(change.after.id)\n",
+        "            pass\n",
         "contract/triggers/saves.py::TriggerSaving::test_an_id_outside_its_alphabet_is_refused",
     ),
     Defect(
         "T8",
         MEMORY_TRIGGERS,
-        "        return sorted(found, key=lambda pair: (pair[0], pair[1].id))",
-        "        return found",
+        "        return sorted(free, key=lambda pair: (pair[0], pair[1].id))",
+        "        return free",
         "contract/triggers/leases.py::FindingDue::test_the_earliest_is_found_first",
     ),
     Defect(

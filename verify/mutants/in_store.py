@@ -221,12 +221,12 @@ async def claims_what_is_switched_off(
     real: Real, part: MemoryTasks, worker: str, **options: Any
 ) -> Sequence[Claimed]:
     """A queue hands tasks out while its claiming is off."""
-    thrown = dict(part._state.thrown)
-    part._state.thrown.clear()
+    switches = dict(part._state.switches)
+    part._state.switches.clear()
     try:
         return await real(part, worker, **options)  # type: ignore[no-any-return]
     finally:
-        part._state.thrown.update(thrown)
+        part._state.switches.update(switches)
 
 
 @mutant(MemoryTasks, "_is_held", seed=1)
@@ -239,16 +239,16 @@ def hands_out_of_held_tenants(_: Real, part: MemoryTasks, tenant: str | None) ->
 @mutant(MemoryAdmin, "_set_back", in_contract=True)
 def switched_on_in_silence(_: Real, part: MemoryAdmin, switch: Switch, name: str) -> None:
     """Nobody who waits is told that a queue hands out again."""
-    part._state.thrown.pop((switch, name), None)
+    part._state.switches.pop((switch, name), None)
 
 
 @mutant(MemoryState, "forget_worker", in_contract=True)
 def drain_outlives_its_worker(real: Real, state: MemoryState, worker: str) -> None:
     """The next worker of that name is told to drain at once."""
-    drain = state.thrown.get((Switch.DRAIN, worker))
+    drain = state.switches.get((Switch.DRAIN, worker))
     real(state, worker)
     if drain is not None:
-        state.thrown[Switch.DRAIN, worker] = drain
+        state.switches[Switch.DRAIN, worker] = drain
 
 
 @mutant(MemoryState, "note", in_contract=True)

@@ -97,7 +97,7 @@ def task_made_although_refused(
     return real(store, change, depth_limit)  # type: ignore[no-any-return]
 
 
-@mutant(MemoryTriggers, "_leased", seed=4)
+@mutant(MemoryTriggers, "_is_leased", seed=4)
 def trigger_lease_ignored(*_: Any) -> bool:
     """A trigger that a scheduler has is handed out to the next one, too."""
     return False
@@ -109,7 +109,7 @@ def lapsed_trigger_left(real: Real, store: MemoryTriggers) -> Any:
     return [(at, trigger) for at, trigger in real(store) if trigger.owner is None]
 
 
-@mutant(MemoryTriggers, "_unfinished", seed=4)
+@mutant(MemoryTriggers, "_is_unfinished", seed=4)
 def overlap_not_looked_at_by_the_store(*_: Any) -> bool:
     """The store takes every last task for ended."""
     return False

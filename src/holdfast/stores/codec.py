@@ -42,13 +42,19 @@ def encode_task(task: Task) -> bytes:
     return encode(_Record(*msgspec.structs.astuple(task)))
 
 
-def check_task(task: Task) -> None:
+def check(
+    name: str, record: T, decode: Callable[[bytes], T], encode: Callable[[T], bytes] = encode
+) -> None:
     """Refuse what could be written and never read again: constructors check no types."""
     try:
-        body = encode_task(task)
+        body = encode(record)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
-    decode_task(body)
+        raise SerialisationError(f"{name} cannot be written: {error}") from error
+    decode(body)
+
+
+def check_task(task: Task) -> None:
+    check(f"task {task.id!r}", task, decode_task, encode_task)
 
 
 class _Named(msgspec.Struct, frozen=True):

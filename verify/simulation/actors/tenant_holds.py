@@ -81,7 +81,9 @@ def thrown(
     elif hold is None and tenant in book.holds and book.holds[tenant].until == until:
         book.counts["hold over"] += 1
         del book.holds[tenant]
-    stored = {one.name for (switch, _), one in store.state.thrown.items() if switch is Switch.HOLD}
+    stored = {
+        one.name for (switch, _), one in store.state.switches.items() if switch is Switch.HOLD
+    }
     if stored != book.holds.keys():
         yield "H1", f"held are {sorted(stored)}, and should be {sorted(book.holds)}"
 

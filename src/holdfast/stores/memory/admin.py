@@ -30,26 +30,26 @@ class MemoryAdmin:
         with self._lock:
             clock = self._state.now if kind is Kept.WORKERS else self._state.clock.now
             before = clock() - older_than_seconds
-            found = list(self._outdated(kind, before, ignore_keep=ignore_keep))[:limit]
-            for name in () if dry_run else found:
+            outdated = list(self._find_outdated(kind, before, ignore_keep=ignore_keep))[:limit]
+            for name in () if dry_run else outdated:
                 self._remove(kind, name)
             if kind is Kept.WORKERS and not dry_run:
                 self._state.forget_strangers()
-            return len(found)
+            return len(outdated)
 
-    def _outdated(self, kind: Kept, before: float, *, ignore_keep: bool) -> Iterable[str]:
+    def _find_outdated(self, kind: Kept, before: float, *, ignore_keep: bool) -> Iterable[str]:
         state, now = self._state, self._state.clock.now()
         match kind:
             case Kept.TASKS | Kept.TRIGGERS | Kept.PLANS:
                 return (
                     name
-                    for name, at, keep_seconds in self._ended(kind)
+                    for name, at, keep_seconds in self._end_times(kind)
                     if at is not None and at < before and (ignore_keep or at + keep_seconds <= now)
                 )
             case Kept.CHECKPOINTS:
                 return (
                     name
-                    for name, at, _ in self._ended(Kept.TASKS)
+                    for name, at, _ in self._end_times(Kept.TASKS)
                     if at is not None and at < before and state.bodies[name].checkpoint is not None
                 )
             case Kept.TOMBSTONES:
@@ -60,7 +60,7 @@ class MemoryAdmin:
             case Kept.WORKERS:
                 return (name for name, (_, seen) in state.workers.items() if seen < before)
 
-    def _ended(self, kind: Kept) -> Iterable[tuple[str, float | None, float]]:
+    def _end_times(self, kind: Kept) -> Iterable[tuple[str, float | None, float]]:
         """Yield each record's id, when it ended, and how long it is kept at least."""
         match kind:
             case Kept.TRIGGERS:
@@ -136,7 +136,7 @@ class MemoryAdmin:
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
         with self._lock:
-            stored = self._state.thrown.get((switch, name))
+            stored = self._state.switches.get((switch, name))
             was_off = self._state.is_off(switch, name)
             if on and until is not None and (stored is None or stored.until != until or was_off):
                 return False
@@ -144,19 +144,19 @@ class MemoryAdmin:
             if on:
                 self._set_back(switch, name)
             elif not was_off:
-                self._state.thrown[switch, name] = SwitchSetting(
+                self._state.switches[switch, name] = SwitchSetting(
                     switch=switch, name=name, by=audit.by, at=audit.at, until=until
                 )
             return was_off is on
 
     def _set_back(self, switch: Switch, name: str) -> None:
-        thrown = self._state.thrown.pop((switch, name), None)
-        if thrown is not None and switch in (Switch.CLAIMING, Switch.HOLD):
+        setting = self._state.switches.pop((switch, name), None)
+        if setting is not None and switch in (Switch.CLAIMING, Switch.HOLD):
             self._state.signals.notify(Topic.READY)
 
     async def switches(self) -> Sequence[SwitchSetting]:
         with self._lock:
-            return list(self._state.thrown.values())
+            return list(self._state.switches.values())
 
     # -- audits
 

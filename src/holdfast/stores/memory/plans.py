@@ -27,7 +27,7 @@ from holdfast.domain.plan.plan import (
 from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, PlanPage, Topic
 from holdfast.stores import codec
-from holdfast.stores.memory.state import MemoryState, PlanShelf, check
+from holdfast.stores.memory.state import MemoryState, PlanShelf
 
 
 class MemoryPlans:
@@ -39,7 +39,7 @@ class MemoryPlans:
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
         names.check("plan", plan.id)
         _check(plan)
-        check(f"the tasks of plan {plan.id}", tasks, codec.decode_plan_tasks)
+        codec.check(f"the tasks of plan {plan.id}", tasks, codec.decode_plan_tasks)
         with self._lock:
             shelf = self._state.plans.setdefault(
                 plan.id, PlanShelf(plan=plan, tasks=tasks, events=list(events))
@@ -179,11 +179,11 @@ class MemoryPlans:
                 and (not statuses or plan.status in statuses)
             ]
             page, more = tuple(found[:limit]), len(found) > limit
-            return PlanPage(plans=page, cursor=_written(page[-1]) if more else None)
+            return PlanPage(plans=page, cursor=_cursor_after(page[-1]) if more else None)
 
 
 def _check(plan: Plan) -> None:
-    check(f"plan {plan.id!r}", plan, codec.decode_plan)
+    codec.check(f"plan {plan.id!r}", plan, codec.decode_plan)
 
 
 def _holds(plan: Plan, lease_id: str) -> bool:
@@ -208,7 +208,7 @@ def _mark(plan: Plan) -> tuple[float, str]:
     return plan.created_at, plan.id
 
 
-def _written(plan: Plan) -> str:
+def _cursor_after(plan: Plan) -> str:
     return f"{plan.created_at!r} {plan.id}"
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
 from holdfast.domain.audit import Anchor, Audit, AuditLink, linked
-from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import Member, Plan, PlanTasks
 from holdfast.domain.task import events as ev
@@ -36,21 +35,11 @@ from holdfast.ports import (
     Timings,
     Topic,
 )
-from holdfast.stores import codec
 from holdfast.stores.signals import Signals
 
 TOMBSTONE_SECONDS = 24 * 3600
 
 Moved = tuple[Status, Status, str, str]  # before, after, queue and type
-
-
-def check(name: str, record: msgspec.Struct, decode: Callable[[bytes], object]) -> None:
-    """Refuse what another store could not write, or never read again."""
-    try:
-        body = codec.encode(record)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise SerialisationError(f"{name} cannot be written: {error}") from error
-    decode(body)
 
 
 class TaskBodies(msgspec.Struct, kw_only=True):
@@ -111,7 +100,7 @@ class MemoryState:
         self.base = Anchor()  # what the oldest link hangs on
         self.base_at: float | None = None  # of the newest that was cleaned up
         self.links: list[AuditLink] = []
-        self.thrown: dict[tuple[Switch, str], SwitchSetting] = {}
+        self.switches: dict[tuple[Switch, str], SwitchSetting] = {}
         self.plans: dict[str, PlanShelf] = {}
         self.triggers: dict[str, Trigger] = {}
         self.moves: Counter[Moved] = Counter()
@@ -275,20 +264,20 @@ class MemoryState:
         return self.links[-1].anchor if self.links else self.base
 
     def is_off(self, switch: Switch, name: str) -> bool:
-        thrown = self.thrown.get((switch, name))
-        return thrown is not None and thrown.stands(self.clock.now())
+        setting = self.switches.get((switch, name))
+        return setting is not None and setting.stands(self.clock.now())
 
     def forget_worker(self, worker: str) -> None:
         self.workers.pop(worker, None)
         self.claims.pop(worker, None)
-        self.thrown.pop((Switch.DRAIN, worker), None)
+        self.switches.pop((Switch.DRAIN, worker), None)
 
     def forget_strangers(self) -> None:
         """Forget drained workers that are not known: they had left before they heard of it."""
-        drains = [name for switch, name in self.thrown if switch is Switch.DRAIN]
+        drains = [name for switch, name in self.switches if switch is Switch.DRAIN]
         for name in drains:
             if name not in self.workers:
-                del self.thrown[Switch.DRAIN, name]
+                del self.switches[Switch.DRAIN, name]
 
     def depth(self, queue: str) -> int:
         return sum(t.queue == queue and t.place in WAITING for t in self.tasks.values())

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from holdfast.domain import names
 from holdfast.domain.task.placement import STOPPED
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger.trigger import (
@@ -19,16 +18,16 @@ from holdfast.domain.trigger.trigger import (
     TriggerChange,
     TriggerOutcome,
     TriggerStale,
-    TriggerStatus,
     TriggerWrite,
     with_last_task,
 )
 from holdfast.ports import DueTriggers, Switch, Topic, TriggerPage
 from holdfast.stores import codec
-from holdfast.stores.memory.state import MemoryState, check
+from holdfast.stores.memory.state import MemoryState
+from holdfast.stores.triggers import StoredTriggers, TriggerFilter
 
 
-class MemoryTriggers:
+class MemoryTriggers(StoredTriggers):
     def __init__(self, state: MemoryState) -> None:
         self._state, self._lock = state, state.lock
 
@@ -39,38 +38,31 @@ class MemoryTriggers:
         if trigger.trigger_at is not None:
             self._state.signals.notify(Topic.DUE)
 
-    async def claim(
-        self,
-        owner: str,
-        *,
-        upto: float | None = None,
-        trigger_id: str | None = None,
-        limit: int = 100,
-        lease_seconds: float = 30.0,
+    async def _claim_due(
+        self, owner: str, upto: float | None, limit: int, lease_seconds: float
     ) -> DueTriggers:
         with self._lock:
-            if trigger_id is not None:
-                one = self._claim_one(trigger_id, owner, lease_seconds)
-                return DueTriggers(triggers=one, next_seconds=self._next_seconds())
-            wall = self._state.clock.now()
-            due = [
-                trigger
-                for at, trigger in self._free()
-                if trigger.owner is not None or at <= (wall if upto is None else upto)
-            ]
-            leased = [self._lease(trigger, owner, lease_seconds) for trigger in due[:limit]]
-            return DueTriggers(triggers=tuple(leased), next_seconds=self._next_seconds())
+            by = self._state.clock.now() if upto is None else upto
+            due = [t for at, t in self._free() if t.owner is not None or at <= by]
+            return self._hand_out(due[:limit], owner, lease_seconds)
 
-    def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> tuple[Trigger, ...]:
-        trigger = self._state.triggers.get(trigger_id)
-        if trigger is None or not _waits(trigger):
-            return ()
-        if trigger.owner != owner and self._leased(trigger):
-            return ()
-        return (self._lease(trigger, owner, lease_seconds),)
+    async def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> DueTriggers:
+        with self._lock:
+            trigger = self._state.triggers.get(trigger_id)
+            if trigger is None or not _waits(trigger):
+                return self._hand_out([], owner, lease_seconds)
+            is_free = trigger.owner == owner or not self._is_leased(trigger)
+            return self._hand_out([trigger] if is_free else [], owner, lease_seconds)
+
+    def _hand_out(
+        self, triggers: Sequence[Trigger], owner: str, lease_seconds: float
+    ) -> DueTriggers:
+        leased = tuple(self._lease(trigger, owner, lease_seconds) for trigger in triggers)
+        wait = next_look_seconds(self._state)
+        return DueTriggers(triggers=leased, next_seconds=None if wait is None else max(0.0, wait))
 
     def _lease(self, trigger: Trigger, owner: str, lease_seconds: float) -> Trigger:
-        lapsed = trigger.owner is not None and not self._leased(trigger)
+        lapsed = trigger.owner is not None and not self._is_leased(trigger)
         leased = replace(
             trigger,
             status=LEASE[trigger.status],
@@ -83,45 +75,38 @@ class MemoryTriggers:
         self._state.triggers[trigger.id] = leased
         return leased
 
-    def _leased(self, trigger: Trigger) -> bool:
+    def _is_leased(self, trigger: Trigger) -> bool:
         return trigger.lease_until is not None and trigger.lease_until > self._state.now()
 
     def _free(self) -> list[tuple[float, Trigger]]:
         """Return the triggers that wait for a time and that nobody works on, the earliest first."""
-        found = [
+        free = [
             (trigger.trigger_at, trigger)
             for trigger in self._state.triggers.values()
-            if trigger.trigger_at is not None and _waits(trigger) and not self._leased(trigger)
+            if trigger.trigger_at is not None and _waits(trigger) and not self._is_leased(trigger)
         ]
-        return sorted(found, key=lambda pair: (pair[0], pair[1].id))
+        return sorted(free, key=lambda pair: (pair[0], pair[1].id))
 
-    def _next_seconds(self) -> float | None:
-        wait = next_look_seconds(self._state)
-        return None if wait is None else max(0.0, wait)
-
-    async def apply(
-        self, batch: Sequence[TriggerChange], *, depth_limit: int
-    ) -> Sequence[TriggerOutcome]:
-        for change in batch:
-            if change.write is TriggerWrite.REMOVE:
-                continue
-            if change.before.version == 0 or change.write is TriggerWrite.SAVE:
-                names.check("trigger", change.after.id)
-            _check(change.after)
+    def _check(self, change: TriggerChange) -> None:
+        super()._check(change)
+        if change.write is not TriggerWrite.REMOVE:
+            codec.check(f"trigger {change.after.id!r}", change.after, codec.decode_trigger)
             for submission in change.submissions:
                 codec.check_task(submission.task)
+
+    async def _compare_and_write(
+        self, batch: Sequence[TriggerChange], depth_limit: int
+    ) -> list[TriggerOutcome]:
         with self._lock:
             return [self._apply(change, depth_limit) for change in batch]
 
     def _apply(self, change: TriggerChange, depth_limit: int) -> TriggerOutcome:
-        if change.write is not TriggerWrite.COMPARE:
-            return self._write_over(change)
         there, after = self._state.triggers.get(change.after.id), change.after
         if (there.version if there else 0) != change.before.version:
             if there and (there.version, there.request) == (after.version, after.request):
                 return Changed(there)
             return TriggerStale(there)
-        if change.unless_unfinished and self._unfinished(change.unless_unfinished):
+        if change.unless_unfinished and self._is_unfinished(change.unless_unfinished):
             return Overlapping(change.unless_unfinished)
         if full := self._full(change.submissions, depth_limit):
             return NoRoom(full)
@@ -132,25 +117,24 @@ class MemoryTriggers:
             self._state.note(change.audit)
         return Changed(after, tuple(tasks))
 
-    def _write_over(self, change: TriggerChange) -> TriggerOutcome:
-        """Save or remove, whatever version is there."""
-        there, after = self._state.triggers.get(change.after.id), change.after
-        if change.write is TriggerWrite.REMOVE:
-            if there is None:
-                return TriggerStale(None)
-            del self._state.triggers[after.id]
-            return Changed(there)
-        version = (there or after).version + 1
-        after = replace(after, version=version)
-        self._put(after)
-        return Changed(after)
+    async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
+        with self._lock:
+            there, after = self._state.triggers.get(change.after.id), change.after
+            if change.write is TriggerWrite.REMOVE:
+                if there is None:
+                    return TriggerStale(None)
+                del self._state.triggers[after.id]
+                return Changed(there)
+            after = replace(after, version=(there or after).version + 1)
+            self._put(after)
+            return Changed(after)
 
-    def _unfinished(self, task_id: str) -> bool:
+    def _is_unfinished(self, task_id: str) -> bool:
         task = self._state.tasks.get(task_id)
         return task is not None and task.place not in STOPPED
 
     def _full(self, submissions: Sequence[Submission], depth_limit: int) -> str | None:
-        """The queue that cannot take all of them."""
+        """Return the queue that cannot take all of its tasks."""
         new = Counter(s.task.queue for s in submissions if self._state.is_new(s.task))
         depth, is_off = self._state.depth, self._state.is_off
         return next(
@@ -168,40 +152,20 @@ class MemoryTriggers:
         with self._lock:
             return self._state.triggers.get(trigger_id)
 
-    def _due(self, due_by: float, limit: int) -> TriggerPage:
+    async def _find_due(self, due_by: float, limit: int) -> list[Trigger]:
         with self._lock:
-            due = [trigger for at, trigger in self._free() if at <= due_by][:limit]
-            return TriggerPage(triggers=tuple(due), cursor=None)
+            return [trigger for at, trigger in self._free() if at <= due_by][:limit]
 
-    async def find_all(
-        self,
-        *,
-        statuses: Sequence[TriggerStatus] = (),
-        tenant: str | None = None,
-        declared: bool = False,
-        due_by: float | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> TriggerPage:
-        if due_by is not None:
-            return self._due(due_by, limit)
-        after = "" if cursor is None else names.check("trigger", cursor)
+    async def _find_page(self, where: TriggerFilter, limit: int, cursor: str | None) -> TriggerPage:
         with self._lock:
-            found = [
+            matching = [
                 trigger
                 for trigger_id, trigger in sorted(self._state.triggers.items())
-                if trigger_id > after
-                and (not statuses or trigger.status in statuses)
-                and tenant in (None, trigger.tenant)
-                and (trigger.declared or not declared)
+                if trigger_id > (cursor or "") and where.matches(trigger)
             ]
-            more = len(found) > limit
-            page = tuple(found[:limit])
+            page = tuple(matching[:limit])
+            more = len(matching) > limit
             return TriggerPage(triggers=page, cursor=page[-1].id if more else None)
-
-
-def _check(trigger: Trigger) -> None:
-    check(f"trigger {trigger.id!r}", trigger, codec.decode_trigger)
 
 
 def _waits(trigger: Trigger) -> bool:

@@ -28,6 +28,10 @@ class DueItems(msgspec.Struct, Generic[T], frozen=True):
     next_seconds: float | None
 
 
+def seconds_of(wait: bytes) -> float | None:
+    return float(wait) if wait else None
+
+
 Look = Callable[[Partition, int], Awaitable[DueItems[Any]]]
 Take = Callable[[Partition, int], Awaitable[DueItems[T]]]
 

@@ -19,8 +19,8 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import by_name, each_by_name, pack, pairs_of
 from holdfast.stores.redis.encoding import plan_trigger_hash
 from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.plans import verbs
-from holdfast.stores.redis.triggers.verbs import WAITS
+from holdfast.stores.redis.plans import store as plans
+from holdfast.stores.redis.triggers.store import WAITS
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.walks import Pace
 
@@ -105,7 +105,7 @@ class _Cure(msgspec.Struct, omit_defaults=True):
 
 
 async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Finding]:
-    reply = by_name(await part.call(scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, ""))
+    reply = by_name(await part.call(scripts.EXAMINE_PLANS, plan_id, plans.NAMES, ""))
     if (kind := reply["type"]) != b"hash":
         if kind != b"none":
             yield _foreign(part, "plan", plan_id, kind)
@@ -115,9 +115,9 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
         if members_found is None or admitted is None:
             raise SerialisationError(f"plan {plan_id}: what belongs to it is of another type")
         plan = plan_trigger_hash.plan_of(plan_id, reply["values"])
-        members = verbs.read_members(plan_id, members_found)
+        members = plans.read_members(plan_id, members_found)
         times = _time(plan_id, reply["due"]), _time(plan_id, reply["listed_due"])
-        tasks = await verbs.tasks(part, plan_id)
+        tasks = await plans.load_tasks(part, plan_id)
         if tasks is None or len(tasks.ids) != plan.total or len(tasks.tenants) != plan.total:
             raise SerialisationError(f"plan {plan_id}: its list of tasks is not whole")
         if any(not 0 <= index < plan.total for index in members):
@@ -133,7 +133,7 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
         *_mistaken_slots(members, tasks.ids, admitted, cure),
     ]
     if complaints:
-        mended = fix and await part.call(scripts.EXAMINE_PLANS, plan_id, verbs.NAMES, pack(cure))
+        mended = fix and await part.call(scripts.EXAMINE_PLANS, plan_id, plans.NAMES, pack(cure))
         for says in complaints:
             yield _finding(f"plan {plan_id} {says}", mended)
 
@@ -152,7 +152,7 @@ def _wrong_places(
     plan: Plan, wanted: float | None, due: float | None, is_listed: bool, cure: _Cure
 ) -> Iterator[str]:
     if not is_listed:
-        cure.listed = verbs.list_name(plan)
+        cure.listed = plans.list_name(plan)
         yield "is not in the list of plans"
     if wanted is None and due is not None:
         cure.rests = True

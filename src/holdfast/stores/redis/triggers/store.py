@@ -1,41 +1,71 @@
-"""Triggers on Redis, beside the tasks that they make: each in the partition that its id names."""
+"""Triggers on Redis, beside the tasks that they make: each in the partition that its id names.
+
+Below the class stand the verbs on one partition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain import names
-from holdfast.domain.errors import InvalidInput, InvalidName
+from holdfast.domain.errors import InvalidInput, InvalidName, SerialisationError, StoreError
 from holdfast.domain.trigger.trigger import (
+    LEASE,
     Changed,
+    NoRoom,
+    Overlapping,
     Trigger,
     TriggerChange,
     TriggerOutcome,
     TriggerStale,
-    TriggerStatus,
     TriggerWrite,
+    with_last_task,
 )
 from holdfast.ports import DueTriggers, TriggerPage
-from holdfast.stores.redis import due_merge
-from holdfast.stores.redis.due_merge import DueItems
-from holdfast.stores.redis.partition import Partition, Partitions, gather_all
-from holdfast.stores.redis.triggers import verbs
+from holdfast.stores import codec
+from holdfast.stores.redis import due_merge, scripts
+from holdfast.stores.redis.client import faults
+from holdfast.stores.redis.client.client import by_name, pack, unless_foreign
+from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf, seconds_of
+from holdfast.stores.redis.encoding import plan_trigger_hash, submission
+from holdfast.stores.redis.partition import (
+    Partition,
+    Partitions,
+    all_at_once,
+    gather_all,
+    unless_failed,
+)
+from holdfast.stores.triggers import StoredTriggers, TriggerFilter
+
+CHANGES = 16  # of one script
+SUBMITS = 50  # of one script, but for a change that alone has more
+LEASES = 50  # of one script
+
+log = logging.getLogger("holdfast.stores.redis.trigger_verbs")
+
+WAITS = pack({**LEASE})
 
 
-class RedisTriggers:
+class RedisTriggers(StoredTriggers):
     def __init__(self, parts: Partitions) -> None:
         self._parts = parts
 
     def _part(self, trigger_id: str) -> Partition | None:
         """None: no trigger here can have that id."""
         try:
-            self._check(trigger_id)
+            self._check_id(trigger_id)
         except InvalidName:
             return None
         return self._parts.of_trigger(trigger_id)
 
-    def _check(self, trigger_id: str) -> None:
-        """The partition is no part of the name that was given."""
+    def _check_id(self, trigger_id: str) -> None:
+        """Check the name in an id: the partition is no part of the name that was given."""
         named = len(self._parts) > 1 and self._parts.of_trigger(trigger_id) is not None
         names.check("trigger", trigger_id.rpartition(".p")[0] if named else trigger_id)
 
@@ -48,75 +78,11 @@ class RedisTriggers:
             )
         return part
 
-    # -- writes
-
-    async def claim(
-        self,
-        owner: str,
-        *,
-        upto: float | None = None,
-        trigger_id: str | None = None,
-        limit: int = 100,
-        lease_seconds: float = 30.0,
-    ) -> DueTriggers:
-        if trigger_id is not None:
-            return await self._claim_one(trigger_id, owner, lease_seconds)
-
-        async def look(part: Partition, number: int) -> DueItems[bytes]:
-            return await verbs.find_due_times(part, upto, number)
-
-        async def take(part: Partition, number: int) -> DueItems[Trigger]:
-            return await verbs.claim(part, owner, upto, number, lease_seconds)
-
-        found = await due_merge.hand_out(self._parts, limit, look, take)
-        leased = sorted(found.items, key=_by_time)
-        return DueTriggers(triggers=tuple(leased), next_seconds=found.next_seconds)
-
-    async def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> DueTriggers:
-        part = self._part(trigger_id)
-        leased = part and await verbs.acquire_lease(part, trigger_id, owner, lease_seconds)
-        return DueTriggers(triggers=(leased,) if leased else (), next_seconds=None)
-
-    async def apply(
-        self, batch: Sequence[TriggerChange], *, depth_limit: int
-    ) -> Sequence[TriggerOutcome]:
-        async def ask(part: Partition, some: list[TriggerChange]) -> list[TriggerOutcome]:
-            return await verbs.apply(part, some, depth_limit)
-
-        for change in batch:
-            if change.write is not TriggerWrite.COMPARE:
-                return await self._one_by_one(batch, depth_limit)
-            if change.before.version == 0:
-                self._check(change.after.id)
-                self._at_home(change.after)
-            self._check_tasks(change)
-        return await self._parts.spread(
-            batch, lambda change: self._part(change.after.id), ask, lambda _: TriggerStale(None)
-        )
-
-    async def _one_by_one(
-        self, batch: Sequence[TriggerChange], depth_limit: int
-    ) -> list[TriggerOutcome]:
-        outcomes: list[TriggerOutcome] = []
-        for change in batch:
-            if change.write is TriggerWrite.COMPARE:
-                outcomes += await self.apply([change], depth_limit=depth_limit)
-            else:
-                outcomes.append(await self._write_over(change))
-        return outcomes
-
-    async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
-        """Save or remove, whatever version is there."""
-        trigger = change.after
-        if change.write is TriggerWrite.SAVE:
-            self._check(trigger.id)
-            return Changed(await verbs.save(self._at_home(trigger), trigger))
-        part = self._part(trigger.id)
-        removed = part is not None and await verbs.remove(part, trigger.id)
-        return Changed(trigger) if removed else TriggerStale(None)
-
-    def _check_tasks(self, change: TriggerChange) -> None:
-        """Check that the tasks live where their trigger does: they go in with it, in one step."""
+    def _check(self, change: TriggerChange) -> None:
+        """Check, too, that the tasks live where their trigger does: all go in in one step."""
+        super()._check(change)
+        if change.write is TriggerWrite.COMPARE and change.before.version == 0:
+            self._at_home(change.after)
         part = self._part(change.after.id)
         for one in change.submissions:
             if self._parts.with_task(one.task) is not part:
@@ -125,44 +91,320 @@ class RedisTriggers:
                     f"{change.after.id!r}"
                 )
 
+    # -- writes
+
+    async def _claim_due(
+        self, owner: str, upto: float | None, limit: int, lease_seconds: float
+    ) -> DueTriggers:
+        async def look(part: Partition, number: int) -> DueItems[bytes]:
+            return await find_due_times(part, upto, number)
+
+        async def take(part: Partition, number: int) -> DueItems[Trigger]:
+            return await claim(part, owner, upto, number, lease_seconds)
+
+        claimed = await due_merge.hand_out(self._parts, limit, look, take)
+        leased = sorted(claimed.items, key=_by_time)
+        return DueTriggers(triggers=tuple(leased), next_seconds=claimed.next_seconds)
+
+    async def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> DueTriggers:
+        part = self._part(trigger_id)
+        leased = part and await acquire_lease(part, trigger_id, owner, lease_seconds)
+        return DueTriggers(triggers=(leased,) if leased else (), next_seconds=None)
+
+    async def _compare_and_write(
+        self, batch: Sequence[TriggerChange], depth_limit: int
+    ) -> list[TriggerOutcome]:
+        async def ask(part: Partition, some: list[TriggerChange]) -> list[TriggerOutcome]:
+            return await apply(part, some, depth_limit)
+
+        return await self._parts.spread(
+            batch, lambda change: self._part(change.after.id), ask, lambda _: TriggerStale(None)
+        )
+
+    async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
+        trigger = change.after
+        if change.write is TriggerWrite.SAVE:
+            return Changed(await save(self._at_home(trigger), trigger))
+        part = self._part(trigger.id)
+        removed = part is not None and await part.write(scripts.TRIGGER_REMOVE, trigger.id)
+        return Changed(trigger) if removed else TriggerStale(None)
+
     # -- reads
 
     async def find(self, trigger_id: str) -> Trigger | None:
         part = self._part(trigger_id)
-        return await verbs.find(part, trigger_id) if part is not None else None
+        if part is None:
+            return None
+        command = ("HGETALL", part.keys("trigger", trigger_id))
+        (reply,) = await part.client.many(part.keys, [command])
+        fields = unless_foreign(reply)
+        return _read(trigger_id.encode(), fields) if fields else None
 
-    async def find_all(
-        self,
-        *,
-        statuses: Sequence[TriggerStatus] = (),
-        tenant: str | None = None,
-        declared: bool = False,
-        due_by: float | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> TriggerPage:
-        if due_by is not None:
-            return await self._due(due_by, limit)
-        if cursor is not None:
-            self._check(cursor)
+    async def _find_page(self, where: TriggerFilter, limit: int, cursor: str | None) -> TriggerPage:
+        of_tenant = where.tenant is not None and self._parts.of_tenant(where.tenant)
+        parts = [of_tenant] if of_tenant else [*self._parts]
+        leaves = await gather_all(load_page(part, where, limit, cursor) for part in parts)
+        triggers, end = due_merge.one_page(leaves, limit, newest_first=False)
+        return TriggerPage(triggers=triggers, cursor=end)
 
-        def matches(trigger: Trigger) -> bool:
-            has_status = not statuses or trigger.status in statuses
-            is_declared = trigger.declared or not declared
-            return has_status and is_declared and tenant in (None, trigger.tenant)
-
-        parts = [self._parts.of_tenant(tenant)] if tenant is not None else [*self._parts]
-        leaves = await gather_all(
-            verbs.page(p, matches, limit, cursor, declared=declared) for p in parts
-        )
-        found, end = due_merge.one_page(leaves, limit, newest_first=False)
-        return TriggerPage(triggers=found, cursor=end)
-
-    async def _due(self, due_by: float, limit: int) -> TriggerPage:
-        found = await gather_all(verbs.find_due(p, due_by, limit) for p in self._parts)
-        due = sorted((one for some in found for one in some), key=_by_time)[:limit]
-        return TriggerPage(triggers=tuple(due), cursor=None)
+    async def _find_due(self, due_by: float, limit: int) -> list[Trigger]:
+        lists = await gather_all(find_due(part, due_by, limit) for part in self._parts)
+        return sorted((trigger for some in lists for trigger in some), key=_by_time)[:limit]
 
 
 def _by_time(trigger: Trigger) -> tuple[float, str]:
     return trigger.trigger_at or 0.0, trigger.id
+
+
+class _PackedTrigger(msgspec.Struct, omit_defaults=True, gc=False):
+    """A trigger for the scripts that write it."""
+
+    id: str
+    version: str
+    fields: list[str]
+    gone: list[str]
+    due: str | None = None
+    leased: str | None = None
+    owner: str | None = None
+    ended: str | None = None
+    declared: bool = False
+
+
+class _PackedChange(_PackedTrigger, omit_defaults=True, gc=False, kw_only=True):
+    expects: str
+    request: str
+    tasks: list[msgspec.Raw]
+    unless: str | None = None
+    audit: str | None = None
+    last: bool = False  # the last of its tasks is the trigger's last task
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3f}"
+
+
+def _place(packed: _PackedTrigger, trigger: Trigger) -> None:
+    packed.declared = trigger.declared
+    if trigger.status in LEASE and trigger.trigger_at is not None:
+        if trigger.owner is not None and trigger.lease_until is not None:
+            packed.leased, packed.owner = f"{trigger.lease_until:.6f}", trigger.owner
+        else:
+            packed.due = _ms(trigger.trigger_at)
+    if trigger.ended_at is not None:
+        packed.ended = f"{trigger.ended_at + trigger.keep_seconds:.6f}"
+
+
+# -- writes
+
+
+async def save(part: Partition, trigger: Trigger) -> Trigger:
+    saved, written = plan_trigger_hash.write_trigger(trigger)
+    packed = _PackedTrigger(trigger.id, str(trigger.version), written.fields, written.gone)
+    _place(packed, saved)
+    word, found = await part.write(scripts.TRIGGER_SAVE, pack(packed))
+    if word != b"saved":
+        raise faults.foreign([found.decode()], part.client.address.shown)
+    return replace(saved, version=int(found))
+
+
+async def acquire_lease(
+    part: Partition, trigger_id: str, owner: str, lease_seconds: float
+) -> Trigger | None:
+    found = await part.write(scripts.TRIGGER_LEASE, trigger_id, owner, lease_seconds, WAITS)
+    if found is None:
+        return None
+    if isinstance(found, bytes):
+        raise SerialisationError(f"trigger {trigger_id}: {found.decode(errors='replace')}")
+    try:
+        return _read(*found)
+    except SerialisationError:
+        await _set_aside(part, [found])
+        raise
+
+
+async def claim(
+    part: Partition, owner: str, upto: float | None, limit: int, lease_seconds: float
+) -> DueItems[Trigger]:
+    leased: list[Trigger] = []
+    while True:
+        wanted = min(limit - len(leased), LEASES)
+        till = "" if upto is None else _ms(upto)
+        reply = by_name(
+            await part.write(
+                scripts.TRIGGER_CLAIM, owner, till, max(0, wanted), lease_seconds, WAITS
+            )
+        )
+        _warn_set_aside(reply["wrong"])
+        leased += await _readable(part, reply["handed_out"])
+        seen = len(reply["handed_out"]) + len(reply["wrong"])
+        if wanted <= 0 or seen < wanted or len(leased) >= limit:
+            return DueItems(leased, seconds_of(reply["wait"]))
+
+
+async def find_due_times(part: Partition, upto: float | None, limit: int) -> DueItems[bytes]:
+    """Return when each trigger is due, as text that sorts; nothing is handed out."""
+    till = "" if upto is None else _ms(upto)
+    reply = by_name(await part.call(scripts.TRIGGER_DUE, till, limit, WAITS, "0"))
+    return DueItems([at for _, at in reply["due"]], seconds_of(reply["wait"]))
+
+
+async def find_due(part: Partition, upto: float, limit: int) -> list[Trigger]:
+    reply = by_name(await part.call(scripts.TRIGGER_DUE, _ms(upto), limit, WAITS, "1"))
+    return [trigger for one in reply["due"] if (trigger := _or_none(*one)) is not None]
+
+
+async def _readable(part: Partition, found: Sequence[Any]) -> list[Trigger]:
+    read, unreadable = [], []
+    for one in found:
+        if (trigger := _or_none(*one)) is not None:
+            read.append(trigger)
+        else:
+            unreadable.append(one)
+    if unreadable:
+        await _set_aside(part, unreadable)
+    return read
+
+
+async def _set_aside(part: Partition, found: Sequence[Any]) -> None:
+    """Nobody is to meet it again each time: the doctor tells of it."""
+    args = [word for name, fields in found for word in (name, _version_in(fields))]
+    await part.write(scripts.TRIGGER_SET_ASIDE, *args)
+
+
+def _version_in(fields: Sequence[bytes]) -> bytes:
+    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"version", b"")
+
+
+def _warn_set_aside(wrong: Sequence[tuple[bytes, bytes]]) -> None:
+    for name, says in wrong:
+        if says:
+            log.warning(
+                "trigger %s cannot be read and is set aside; see `holdfast doctor`: %s",
+                name.decode(errors="replace"),
+                says.decode(errors="replace"),
+            )
+
+
+def _read(name: bytes, fields: list[bytes]) -> Trigger:
+    return plan_trigger_hash.trigger_of(name.decode(errors="replace"), fields)
+
+
+def _or_none(name: bytes, fields: list[bytes]) -> Trigger | None:
+    try:
+        return _read(name, fields)
+    except SerialisationError as error:
+        log.warning("%s; see `holdfast doctor`", error)
+        return None
+
+
+# -- changes
+
+
+async def apply(
+    part: Partition, batch: Sequence[TriggerChange], depth_limit: int
+) -> list[TriggerOutcome]:
+    """Apply changes.
+
+    Changes that make tasks may be refused when the memory is full, the others get through, so no
+    script has both.
+    """
+    where = part.client.address.shown
+    changed = [plan_trigger_hash.write_trigger(change.after) for change in batch]
+    packed = [_pack_change(change, *made) for change, made in zip(batch, changed, strict=True)]
+    answers: list[Any] = await all_at_once(
+        part.write(scripts.TRIGGER_APPLY, depth_limit, "1" if makes_tasks else "0", *some)
+        for makes_tasks, some in _groups(batch, packed)
+    )
+    return unless_failed(
+        [
+            _outcome(replace(change, after=after), where, *answer)
+            for change, (after, _), answer in zip(batch, changed, answers, strict=True)
+        ]
+    )
+
+
+def _pack_change(
+    change: TriggerChange, after: Trigger, written: plan_trigger_hash.Written
+) -> bytes:
+    packed = _PackedChange(
+        id=after.id,
+        version=str(after.version),
+        fields=written.fields,
+        gone=written.gone,
+        expects=str(change.before.version),
+        request=after.request,
+        tasks=[msgspec.Raw(submission.packed_submission(one)) for one in change.submissions],
+        unless=change.unless_unfinished,
+        audit=codec.encode(change.audit).decode() if change.audit else None,
+        last=bool(change.submissions) and after.last_task == change.submissions[-1].task.id,
+    )
+    _place(packed, after)
+    return pack(packed)
+
+
+def _groups(
+    batch: Sequence[TriggerChange], packed: Sequence[bytes]
+) -> Iterator[tuple[bool, list[bytes]]]:
+    pairs = zip(batch, packed, strict=True)
+    for makes_tasks, run in groupby(pairs, key=lambda pair: bool(pair[0].submissions)):
+        some: list[bytes] = []
+        submits = 0
+        for change, one in run:
+            full = len(some) == CHANGES or submits + len(change.submissions) > SUBMITS
+            if some and full:
+                yield makes_tasks, some
+                some, submits = [], 0
+            some.append(one)
+            submits += len(change.submissions)
+        yield makes_tasks, some
+
+
+def _outcome(
+    change: TriggerChange, where: str, word: bytes, found: Any
+) -> TriggerOutcome | StoreError:
+    match word:
+        case b"changed":
+            answers = [submission.insertion_of(word, name.decode(), where) for word, name in found]
+            tasks = [one for one in answers if not isinstance(one, StoreError)]
+            return Changed(with_last_task(change, tasks), tuple(tasks))
+        case b"overlapping":
+            return Overlapping(found.decode())
+        case b"full" | b"shut":
+            return NoRoom(found.decode())
+        case b"foreign":
+            return faults.foreign([found.decode()], where)
+    try:
+        there = _read(change.after.id.encode(), found) if found else None
+    except SerialisationError as error:
+        return error
+    return Changed(there) if there and word == b"repeated" else TriggerStale(there)
+
+
+# -- reads
+
+
+async def load(part: Partition, ids: Sequence[str]) -> list[Trigger | None]:
+    commands = [("HGETALL", part.keys("trigger", name)) for name in ids]
+    replies = await part.client.many(part.keys, commands)
+    return [_load_reply(name, reply) for name, reply in zip(ids, replies, strict=True)]
+
+
+def _load_reply(trigger_id: str, reply: Any) -> Trigger | None:
+    if isinstance(reply, Exception):
+        log.warning("trigger %s cannot be read; see `holdfast doctor`: %s", trigger_id, reply)
+        return None
+    return _or_none(trigger_id.encode(), reply) if reply else None
+
+
+async def load_page(
+    part: Partition, where: TriggerFilter, limit: int, cursor: str | None
+) -> Leaf[Trigger]:
+    ids = part.keys("triggers_declared" if where.declared else "triggers")
+
+    async def walk(after: str | None, count: int) -> list[str]:
+        start = "-" if after is None else f"({after}"
+        command = ("ZRANGE", ids, start, "+", "BYLEX", "LIMIT", 0, count)
+        (found,) = await part.client.many(part.keys, [command])
+        return [name.decode(errors="replace") for name in unless_foreign(found)]
+
+    return await leaf(walk, lambda names: load(part, names), where.matches, limit, cursor)

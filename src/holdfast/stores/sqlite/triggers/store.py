@@ -7,9 +7,8 @@ from functools import partial
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from holdfast.domain import names
 from holdfast.domain.trigger.trigger import (
     Changed,
     Trigger,
@@ -26,62 +25,41 @@ from holdfast.stores.sqlite.plan_trigger_leases import AsOf
 from holdfast.stores.sqlite.triggers import firing, verbs
 from holdfast.stores.sqlite.triggers.rows import readable, trigger_of
 from holdfast.stores.sqlite.triggers.verbs import Lent
+from holdfast.stores.triggers import StoredTriggers, TriggerFilter
 
 LOOK_LIMIT = 1000  # records compared for one page, however few of them match
 
 
-class SqliteTriggers:
+class SqliteTriggers(StoredTriggers):
     def __init__(self, door: Door) -> None:
         self._door = door
 
     # -- writes
 
-    async def claim(
-        self,
-        owner: str,
-        *,
-        upto: float | None = None,
-        trigger_id: str | None = None,
-        limit: int = 100,
-        lease_seconds: float = 30.0,
+    async def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> DueTriggers:
+        lent = Lent(owner, lease_seconds)
+        work = partial(verbs.lend_one, trigger_id=trigger_id, lent=lent)
+        return await self._door().writer.do(work)
+
+    async def _claim_due(
+        self, owner: str, upto: float | None, limit: int, lease_seconds: float
     ) -> DueTriggers:
         lent = Lent(owner, lease_seconds)
-        if trigger_id is not None:
-            one = partial(verbs.lend_one, trigger_id=trigger_id, lent=lent)
-            return await self._door().writer.do(one)
         work = partial(verbs.lend_due, lent=lent, upto=upto, limit=limit)
         return await self._door().writer.do(work, weight=limit)
 
-    async def apply(
-        self, batch: Sequence[TriggerChange], *, depth_limit: int
-    ) -> Sequence[TriggerOutcome]:
-        for change in batch:
-            if change.before.version == 0 and change.write is TriggerWrite.COMPARE:
-                names.check("trigger", change.after.id)
-            elif change.write is not TriggerWrite.COMPARE:
-                return await self._one_by_one(batch, depth_limit)
+    async def _compare_and_write(
+        self, batch: Sequence[TriggerChange], depth_limit: int
+    ) -> list[TriggerOutcome]:
         writes = [firing.encode(change) for change in batch]
         work = partial(firing.apply, batch=writes, depth_limit=depth_limit)
         return await self._door().writer.do(work, weight=len(writes))
 
-    async def _one_by_one(
-        self, batch: Sequence[TriggerChange], depth_limit: int
-    ) -> list[TriggerOutcome]:
-        outcomes: list[TriggerOutcome] = []
-        for change in batch:
-            if change.write is TriggerWrite.COMPARE:
-                outcomes += await self.apply([change], depth_limit=depth_limit)
-            else:
-                outcomes.append(await self._write_over(change))
-        return outcomes
-
     async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
-        """Save or remove, whatever version is there."""
         writer, trigger = self._door().writer, change.after
         if change.write is TriggerWrite.REMOVE:
             removed = await writer.do(partial(verbs.remove, trigger_id=trigger.id))
             return Changed(trigger) if removed else TriggerStale(None)
-        names.check("trigger", trigger.id)
         return Changed(await writer.do(partial(verbs.save, trigger=trigger)))
 
     # -- reads
@@ -89,28 +67,14 @@ class SqliteTriggers:
     async def find(self, trigger_id: str) -> Trigger | None:
         return await self._door().readers.do(partial(find_one, trigger_id=trigger_id))
 
-    async def find_all(
-        self,
-        *,
-        statuses: Sequence[TriggerStatus] = (),
-        tenant: str | None = None,
-        declared: bool = False,
-        due_by: float | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> TriggerPage:
-        if due_by is not None:
-            return await self._due(due_by, limit)
-        after = "" if cursor is None else names.check("trigger", cursor)
-        wanted = TriggerFilter(frozenset(statuses or TriggerStatus), tenant, declared)
-        read = partial(find_all, wanted=wanted, limit=limit, after=after)
+    async def _find_page(self, where: TriggerFilter, limit: int, cursor: str | None) -> TriggerPage:
+        read = partial(find_all, wanted=where, limit=limit, after=cursor or "")
         return await self._door().readers.do(read)
 
-    async def _due(self, due_by: float, limit: int) -> TriggerPage:
+    async def _find_due(self, due_by: float, limit: int) -> list[Trigger]:
         opened = self._door()
         now = opened.clock.boot, opened.clock.now()
-        due = await opened.readers.do(partial(find_due, now=now, upto=due_by, limit=limit))
-        return TriggerPage(triggers=tuple(due), cursor=None)
+        return await opened.readers.do(partial(find_due, now=now, upto=due_by, limit=limit))
 
 
 def find_one(look: ReadView, trigger_id: str) -> Trigger | None:
@@ -123,16 +87,6 @@ def find_due(look: ReadView, now: AsOf, upto: float, limit: int) -> list[Trigger
     rows += [(at, id, body) for id, at, _, body in look.rows("triggers_lapsed", *now, upto, limit)]
     found = (readable(trigger_id, body) for _, trigger_id, body in sorted(rows))
     return [trigger for trigger in islice(found, limit) if trigger is not None]
-
-
-class TriggerFilter(NamedTuple):
-    statuses: frozenset[TriggerStatus]
-    tenant: str | None
-    declared: bool
-
-    def matches(self, trigger: Trigger) -> bool:
-        is_among = trigger.status in self.statuses and self.tenant in (None, trigger.tenant)
-        return is_among and (trigger.declared or not self.declared)
 
 
 def find_all(look: ReadView, wanted: TriggerFilter, limit: int, after: str) -> TriggerPage:
