@@ -6,16 +6,17 @@ nothing across a restart. Reads over all tasks scan; that is its one excuse.
 
 from __future__ import annotations
 
-from holdfast.ports import Clock, Topic
+from holdfast.ports import Clock
 from holdfast.stores.memory.admin import MemoryAdmin
 from holdfast.stores.memory.plans import MemoryPlans
 from holdfast.stores.memory.state import MemoryState
 from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.stores.memory.triggers import MemoryTriggers
 from holdfast.stores.memory.views import MemoryViews
+from holdfast.stores.single_partition import SinglePartition
 
 
-class MemoryStore:
+class MemoryStore(SinglePartition):
     durable = False
     file = None
     url = "memory://"
@@ -27,26 +28,9 @@ class MemoryStore:
         self.admin = MemoryAdmin(self.state)
         self.plans = MemoryPlans(self.state)
         self.triggers = MemoryTriggers(self.state)
+        self.ticket, self.wait = self.state.signals.ticket, self.state.signals.wait
 
     async def open(self) -> None:
         """Do nothing, as ``close`` and ``detach`` do: there is nothing to open."""
 
     close = detach = open
-
-    def partitioned_id(self, name: str, *, tenant: str | None, key: str | None) -> str:
-        del tenant, key
-        return name
-
-    def colocated_id(self, name: str, *, task_id: str = "", plan_id: str = "") -> str:
-        del task_id, plan_id
-        return name
-
-    def trigger_id(self, name: str, *, tenant: str | None) -> str:
-        del tenant
-        return name
-
-    def ticket(self, topic: Topic) -> int:
-        return self.state.signals.ticket(topic)
-
-    async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
-        await self.state.signals.wait(topic, ticket, timeout=timeout)

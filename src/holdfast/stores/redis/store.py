@@ -9,11 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from holdfast.domain import names
-from holdfast.ports import (
-    Check,
-    Clock,
-    Topic,
-)
+from holdfast.ports import Check, Clock, Topic
 from holdfast.stores.redis.admin.store import RedisAdmin
 from holdfast.stores.redis.client import address, checks, format
 from holdfast.stores.redis.client.bell import Bells
@@ -75,6 +71,7 @@ class RedisStore:
         self.plans = RedisPlans(self._parts)
         self.triggers = RedisTriggers(self._parts)
         self._signals = Signals(clock)
+        self.ticket = self._signals.ticket
         self._bells = Bells(self._client, self._keys, self._signals.notify)
         self._checks: list[Check] = []
 
@@ -118,11 +115,6 @@ class RedisStore:
         if self._parts.of_trigger(name) is not None:
             return name
         return self._parts.home(name, tenant=tenant, key=None)
-
-    # -- signals
-
-    def ticket(self, topic: Topic) -> int:
-        return self._signals.ticket(topic)
 
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
         self._bells.listen()

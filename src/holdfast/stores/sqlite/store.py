@@ -9,12 +9,10 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.ports import (
-    Clock,
-    Topic,
-)
+from holdfast.ports import Clock, Topic
 from holdfast.ports.backup import Copy, FileStore
 from holdfast.stores.signals import Signals
+from holdfast.stores.single_partition import SinglePartition
 from holdfast.stores.sqlite.admin.store import SqliteAdmin
 from holdfast.stores.sqlite.file import clock as boot
 from holdfast.stores.sqlite.file import faults
@@ -36,7 +34,7 @@ CLOSE_SECONDS = 30.0
 log = logging.getLogger("holdfast.stores.sqlite.store")
 
 
-class SqliteStore:
+class SqliteStore(SinglePartition):
     """``boot_id`` names the machine's present start; tests give one to play a restart."""
 
     durable = True
@@ -55,6 +53,7 @@ class SqliteStore:
         self._clock, self._namespace = clock, namespace
         self._boot_id, self._lock_seconds = boot_id, lock_seconds
         self._signals = Signals(clock)
+        self.ticket = self._signals.ticket
         self._opened: Open | None = None
         self.tasks = SqliteTasks(self._open_here)
         self.views = SqliteViews(self._open_here)
@@ -109,18 +108,6 @@ class SqliteStore:
     async def detach(self) -> None:
         """Nothing belongs to a loop."""
 
-    def partitioned_id(self, name: str, *, tenant: str | None, key: str | None) -> str:
-        del tenant, key
-        return name
-
-    def colocated_id(self, name: str, *, task_id: str = "", plan_id: str = "") -> str:
-        del task_id, plan_id
-        return name
-
-    def trigger_id(self, name: str, *, tenant: str | None) -> str:
-        del tenant
-        return name
-
     def _close(self, opened: Open) -> None:
         if not opened.writer.close(timeout=CLOSE_SECONDS):
             log.error("writes to %s did not end in %g s", self.path, CLOSE_SECONDS)
@@ -151,11 +138,6 @@ class SqliteStore:
             return await copying.run()
         finally:
             GUARD.release(opened.identity.inodes)
-
-    # -- signals
-
-    def ticket(self, topic: Topic) -> int:
-        return self._signals.ticket(topic)
 
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
         with self._writer.watching():

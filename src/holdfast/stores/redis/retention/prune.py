@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -46,9 +46,12 @@ async def prune(
     ignore_keep: bool = False,
     live: Collection[str] | None = None,
 ) -> int:
-    """``live``: the workers that live, if it is another partition that hears their beats."""
+    """Prune one partition.
+
+    ``live`` are the workers that live, if it is another partition that hears their beats.
+    """
     now, wall = await part.server_time()
-    asked = PruneRequest(
+    request = PruneRequest(
         steady_before=now - older_than_seconds,
         before=wall - older_than_seconds,
         wall=wall,
@@ -56,9 +59,21 @@ async def prune(
         dry_run=dry_run,
         ignore_keep=ignore_keep,
     )
-    if kind is Kept.WORKERS:
-        return await _workers(part, asked, live)
-    return await _PRUNERS[kind](part, asked)
+    match kind:
+        case Kept.TASKS:
+            return await _sweep(part, request, scripts.PRUNE_TASKS, part.terms.tombstone_seconds)
+        case Kept.TRIGGERS:
+            return await _sweep(part, request, scripts.PRUNE_TRIGGERS)
+        case Kept.PLANS:
+            return await _sweep(part, request, scripts.PRUNE_PLANS)
+        case Kept.CHECKPOINTS:
+            return await _checkpoints(part, request)
+        case Kept.TOMBSTONES:
+            return await _tombstones(part, request)
+        case Kept.WORKERS:
+            return await _workers(part, request, live)
+        case Kept.AUDIT:
+            raise AssertionError("the audit chain is pruned over all partitions: prune_audit.py")
 
 
 async def live_workers(part: Partition) -> set[str]:
@@ -67,36 +82,28 @@ async def live_workers(part: Partition) -> set[str]:
     return {name.decode() for name in found}
 
 
-async def _tasks(part: Partition, asked: PruneRequest) -> int:
+async def _sweep(part: Partition, request: PruneRequest, script: Script, *more: float) -> int:
+    """Sweep a list of ended records, page by page; a page ends at a score and a place in it."""
     pruned, score, passed = 0, b"-inf", 0
-    while pruned < asked.limit:
-        wanted = min(BATCH, asked.limit - pruned)
-        reply = by_name(
-            await part.call(
-                scripts.PRUNE_TASKS,
-                repr(asked.before),
-                part.terms.tombstone_seconds,
-                *asked.flags,
-                score,
-                passed,
-                wanted,
-            )
-        )
+    args: list[str | float] = [repr(request.before), *more, *request.flags]
+    while pruned < request.limit:
+        wanted = min(BATCH, request.limit - pruned)
+        reply = by_name(await part.call(script, *args, score, passed, wanted))
         pruned, score, passed = pruned + reply["outdated"], reply["score"], reply["passed"]
-        if not asked.dry_run:
-            await salvage.set_aside(part, reply["unreadable"])
+        if not request.dry_run:
+            await salvage.set_aside(part, reply.get("unreadable", ()))
         if reply["seen"] < wanted:
             break
     return pruned
 
 
-async def _checkpoints(part: Partition, asked: PruneRequest) -> int:
+async def _checkpoints(part: Partition, request: PruneRequest) -> int:
     pruned, passed = 0, 0
-    while pruned < asked.limit:
-        wanted = min(BATCH, asked.limit - pruned)
-        ids = await _older(part, "saved", asked.before, passed, wanted)
+    while pruned < request.limit:
+        wanted = min(BATCH, request.limit - pruned)
+        ids = await _older(part, "saved", request.before, passed, wanted)
         bodies = await _read_checkpoints(part, ids)
-        if asked.dry_run:
+        if request.dry_run:
             gone, stay = sum(body is not None for _, _, body in bodies), len(ids)
         else:
             reply = by_name(await part.call(scripts.PRUNE_CHECKPOINTS, *_kept_data(bodies)))
@@ -131,15 +138,15 @@ def _kept_data(bodies: Iterable[_Body]) -> Iterable[bytes]:
         yield (codec.custom_data(body) if body is not None else None) or b""
 
 
-async def _tombstones(part: Partition, asked: PruneRequest) -> int:
-    before = repr(min(asked.before, asked.wall))
-    if asked.dry_run:
+async def _tombstones(part: Partition, request: PruneRequest) -> int:
+    before = repr(min(request.before, request.wall))
+    if request.dry_run:
         counted = ("ZCOUNT", part.keys("tombstones"), "-inf", f"({before}")
         (found,) = await part.client.many(part.keys, [counted])
-        return min(int(found), asked.limit)
+        return min(int(found), request.limit)
     pruned = 0
-    while pruned < asked.limit:
-        wanted = min(BATCH, asked.limit - pruned)
+    while pruned < request.limit:
+        wanted = min(BATCH, request.limit - pruned)
         gone = await part.call(scripts.PRUNE_TOMBSTONES, before, wanted)
         pruned += gone
         if gone < wanted:
@@ -150,12 +157,12 @@ async def _tombstones(part: Partition, asked: PruneRequest) -> int:
 # -- workers
 
 
-async def _workers(part: Partition, asked: PruneRequest, live: Collection[str] | None) -> int:
+async def _workers(part: Partition, request: PruneRequest, live: Collection[str] | None) -> int:
     """Beats that count are those of the partition which hears them all: the others hear a worker
     only while it holds a task of theirs."""
-    before, claims = asked.steady_before, await _last_claims(part)
-    gone = await _older(part, "seen", before, 0, asked.limit)
-    if asked.dry_run:
+    before, claims = request.steady_before, await _last_claims(part)
+    gone = await _older(part, "seen", before, 0, request.limit)
+    if request.dry_run:
         return len(gone) if live is None else 0
     if live is not None:
         gone = [name for name in gone if name.decode(errors="replace") not in live]
@@ -235,30 +242,3 @@ async def _older(part: Partition, kind: str, before: float, passed: int, limit: 
 
 def parts(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
     return (names[start : start + BATCH] for start in range(0, len(names), BATCH))
-
-
-def _prune_ended(
-    script: Callable[[], Script],
-) -> Callable[[Partition, PruneRequest], Awaitable[int]]:
-    async def swept(part: Partition, asked: PruneRequest) -> int:
-        pruned, score, passed = 0, b"-inf", 0
-        while pruned < asked.limit:
-            wanted = min(BATCH, asked.limit - pruned)
-            reply = by_name(
-                await part.call(script(), repr(asked.before), *asked.flags, score, passed, wanted)
-            )
-            pruned, score, passed = pruned + reply["outdated"], reply["score"], reply["passed"]
-            if reply["seen"] < wanted:
-                break
-        return pruned
-
-    return swept
-
-
-_PRUNERS: dict[Kept, Callable[[Partition, PruneRequest], Awaitable[int]]] = {
-    Kept.TASKS: _tasks,
-    Kept.TRIGGERS: _prune_ended(lambda: scripts.PRUNE_TRIGGERS),
-    Kept.PLANS: _prune_ended(lambda: scripts.PRUNE_PLANS),
-    Kept.CHECKPOINTS: _checkpoints,
-    Kept.TOMBSTONES: _tombstones,
-}
