@@ -62,7 +62,7 @@ async def test_a_full_file_is_an_outage_until_there_is_room(sqlite_world: Sqlite
     await sqlite_world.write(1)
     sink = sqlite_world.sink
     assert isinstance(sink, Sqlite)
-    connection = sink._opened()
+    connection = sink._connect()
     connection.pragma("max_page_count", connection.pragma("page_count"))
     with pytest.raises(SinkUnavailable, match="FullError"):
         await sink.write_once(TABLE, {"number": 2, "text": "x" * 100_000}, key="big", fence=3)
@@ -380,5 +380,5 @@ async def until_it_waits(world: SqliteWorld) -> None:
         waits.set()
         return sink._wait(count)
 
-    sink._opened().set_busy_handler(wait)
+    sink._connect().set_busy_handler(wait)
     assert await asyncio.to_thread(waits.wait, BOUND_SECONDS)

@@ -1,17 +1,19 @@
-"""Every sink checks the key and the fence of a write with these functions."""
+"""Every sink checks the key, the fence and the values of a write with these functions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, StaleFence
 
 FENCES = "holdfast_fences"  # the table or collection with the highest fence of each scope
 TEXT_LIMIT_CHARS = 2_000  # ASCII: less than an index takes; 600 bytes of a stage, encoded, fit
 FENCE_MAX = 2**63 - 1
-SAID_LIMIT_CHARS = 300  # of what a driver says
+MESSAGE_LIMIT_CHARS = 300  # of a driver's message
+TIMEOUT_SECONDS = 10.0
 
 
 class FenceGuard(msgspec.Struct, frozen=True, gc=False):
@@ -20,15 +22,17 @@ class FenceGuard(msgspec.Struct, frozen=True, gc=False):
     scope: str
     fence: int
 
-
-def check_key(key: object) -> str:
-    return _check_text("key", key)
+    def check(self, highest: int) -> None:
+        """Refuse the write if the scope has seen a higher fence."""
+        if highest > self.fence:
+            raise StaleFence(self.scope, self.fence, highest)
 
 
 def guard_of(key: str, fence: object, scope: object) -> FenceGuard | None:
-    """Return the guard of a write; without a scope the task is the scope, which is how an effect
-    key begins.
+    """Check the key and return the guard of a write; without a scope the task is the scope, which
+    is how an effect key begins.
     """
+    _check_text("key", key)
     if fence is None:
         if scope is not None:
             raise InvalidInput(f"a scope ({scope!r}) needs a fence: pass fence=ctx.fence")
@@ -55,10 +59,28 @@ def check_place(name: str) -> str:
     return name
 
 
-def wrong_value(name: str | None, said: object) -> InvalidInput:
+def wrong_value(name: str | None, message: object) -> InvalidInput:
     """Return the error for a value that no database can store, however often it is tried."""
     what = "the value" if name is None else f"the value of {name!r}"
-    return InvalidInput(f"{what} cannot be stored: {said}"[:SAID_LIMIT_CHARS])
+    return InvalidInput(f"{what} cannot be stored: {message}"[:MESSAGE_LIMIT_CHARS])
+
+
+def find_wrong_value(
+    values: Mapping[str, Any],
+    encode: Callable[[str, Any], object],
+    errors: tuple[type[Exception], ...],
+) -> str | None:
+    """Return the name of the first value that the driver cannot encode by itself."""
+    for name, value in values.items():
+        try:
+            encode(name, value)
+        except errors:
+            return name
+    return None
+
+
+def driver_message(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:MESSAGE_LIMIT_CHARS]
 
 
 def check_timeout(timeout_seconds: float) -> float:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 import socket
 
-# The system's numbers are negative on Linux, where no other error has such; elsewhere the words
-# tell.
+# The system's numbers are negative on Linux, where no other error has such; elsewhere the text
+# decides.
 _NUMBER = re.compile(r"\[Errno (-\d+)\]")
 _WORDS = re.compile(r"Name or service not known|nodename nor servname provided")
 
 
-def is_unknown_host(said: str) -> bool:
+def is_unknown_host(message: str) -> bool:
     """Return whether an error says that a lookup has ended and no such host exists."""
-    found = _NUMBER.search(said)
-    if found is None:
-        return _WORDS.search(said) is not None
-    return int(found[1]) != socket.EAI_AGAIN
+    number = _NUMBER.search(message)
+    if number is None:
+        return _WORDS.search(message) is not None
+    return int(number[1]) != socket.EAI_AGAIN

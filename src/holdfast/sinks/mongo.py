@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
 from holdfast.sinks.fences import (
     FENCES,
-    SAID_LIMIT_CHARS,
+    MESSAGE_LIMIT_CHARS,
+    TIMEOUT_SECONDS,
     FenceGuard,
     check_fields,
-    check_key,
     check_place,
     check_timeout,
+    find_wrong_value,
     guard_of,
     wrong_value,
 )
@@ -42,21 +43,21 @@ if TYPE_CHECKING:
     from pymongo.asynchronous.collection import AsyncCollection
     from pymongo.asynchronous.database import AsyncDatabase
 
-TIMEOUT_SECONDS = 10.0
 RAISES_MAX = 5
-FENCE_FIELD = "holdfastFence"  # of a document that is upserted: who wrote it last
+FENCE_FIELD = "holdfastFence"  # in an upserted document: the fence of its last write
 
-# Of answers that name no class of error: the server stops, starts, elects, or has no room.
+# These errors pass, and have no class: the server stops, starts, elects, or has no room.
 PASSING_CODES = frozenset(
     # HostUnreachable, HostNotFound, MaxTimeMSExpired, ShutdownInProgress, WriteConcernFailed,
     # ExceededTimeLimit, NotPrimary…, Interrupted…, OutOfDiskSpace
     {6, 7, 50, 64, 89, 91, 189, 262, 9001, 10107, 11600, 11601, 11602, 13435, 13436, 14031}
-    # LockTimeout, WriteConflict, FailedToSatisfyReadPreference (no primary: we ask for no other),
+    # LockTimeout, WriteConflict, FailedToSatisfyReadPreference (no primary: we accept no other),
     # ReadConcernMajorityNotAvailableYet, NetworkInterfaceExceededTimeLimit, TemporarilyUnavailable,
     # IngressRequestRateLimitExceeded, IngressOperationRateLimitExceeded
     | {24, 112, 133, 134, 202, 365, 462, 463}
 )
-# The server says so itself, whatever the code: those of an overload change with its versions.
+# The server marks an error that passes, whatever its code: those of an overload change with its
+# versions.
 PASSING_LABELS = ("RetryableWriteError", "RetryableError", "SystemOverloadedError")
 # UserNotFound, Unauthorized, AuthenticationFailed, and what Atlas answers for all of them.
 REFUSING_CODES = frozenset({11, 13, 18, 8000})
@@ -99,12 +100,9 @@ class Mongo:
         fields = check_fields(doc, kind="document")
         if "_id" in fields:
             raise InvalidInput("the document must not contain an _id; the key becomes its _id")
-        guard = guard_of(check_key(key), fence, scope)
-        into = self._named(collection)
+        guard = guard_of(key, fence, scope)
         doc = {"_id": key, **fields}
-        with self._reaching(), _handing_over(doc):
-            await self._found()
-            await self._admit(guard)
+        async with self._admitted(collection, guard, doc) as into:
             return await _insert(into, doc)
 
     async def upsert_one(
@@ -123,25 +121,30 @@ class Mongo:
         changed the document, or if the scope has seen a higher one.
         """
         fields = _settable(check_fields(doc, kind="document"))
-        guard = guard_of(check_key(key), fence, scope)
-        into = self._named(collection)
-        with self._reaching(), _handing_over(fields):
-            await self._found()
-            await self._admit(guard)
+        guard = guard_of(key, fence, scope)
+        async with self._admitted(collection, guard, fields) as into:
             await _upsert(into, key, fields, guard)
 
     async def forget(
         self, collection: str, *, key: str, fence: int | None = None, scope: str | None = None
     ) -> None:
         """Remove the document under the key, if there is one: for undo functions."""
-        guard = guard_of(check_key(key), fence, scope)
-        out_of = self._named(collection)
-        with self._reaching():
-            await self._found()
-            await self._admit(guard)
+        guard = guard_of(key, fence, scope)
+        async with self._admitted(collection, guard, {"_id": key}) as out_of:
             await out_of.delete_one({"_id": key})
 
-    async def _found(self) -> None:
+    @asynccontextmanager
+    async def _admitted(
+        self, name: object, guard: FenceGuard | None, doc: dict[str, Any]
+    ) -> AsyncIterator[AsyncCollection[dict[str, Any]]]:
+        """Yield the collection once a server is found and the guard admitted; translate errors."""
+        collection = self._checked_collection(name)
+        with self._translated_errors(), _checked_values(doc):
+            await self._find_server()
+            await self._admit(guard)
+            yield collection
+
+    async def _find_server(self) -> None:
         """Find a server first: within a timeout of its own the driver ignores how long the client
         waits for one.
         """
@@ -160,33 +163,28 @@ class Mongo:
         """
         if guard is None:
             return
-        seen = await self._raised(guard)
-        if seen > guard.fence:
-            raise StaleFence(guard.scope, guard.fence, seen)
-
-    async def _raised(self, guard: FenceGuard) -> int:
-        """Return the highest fence of the scope, including this one."""
         fences = self._collection(FENCES)
         for _ in range(RAISES_MAX):
             with suppress(DuplicateKeyError):  # two made it at once; the other's is there now
-                found = await fences.find_one_and_update(
+                highest = await fences.find_one_and_update(
                     {"_id": guard.scope},
                     {"$max": {"fence": guard.fence}},
                     upsert=True,
                     return_document=ReturnDocument.AFTER,
                 )
-                if found is not None:
-                    return int(found["fence"])
+                if highest is not None:
+                    guard.check(int(highest["fence"]))
+                    return
         raise SinkUnavailable(f"the fence of {guard.scope!r} changed during {RAISES_MAX} attempts")
 
-    def _named(self, name: object) -> AsyncCollection[dict[str, Any]]:
+    def _checked_collection(self, name: object) -> AsyncCollection[dict[str, Any]]:
         if not isinstance(name, str):
             raise InvalidInput(f"a collection is named by text, not {type(name).__name__}")
         try:
             name.encode()
             return self._collection(check_place(name))
         except (InvalidName, UnicodeError) as error:
-            raise InvalidInput(f"{name!r} names no collection: {error}") from error
+            raise InvalidInput(f"{name!r} cannot name a collection: {error}") from error
 
     def _collection(self, name: str) -> AsyncCollection[dict[str, Any]]:
         return self._database.get_collection(
@@ -196,7 +194,7 @@ class Mongo:
         )
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             with pymongo.timeout(self._timeout_seconds):
                 yield
@@ -215,29 +213,19 @@ class Mongo:
         """Return whether no lookup finds any of the hosts: then their names are wrong."""
         if not isinstance(error, ServerSelectionTimeoutError):
             return False
-        known = self._database.client.topology_description.server_descriptions().values()
-        return bool(known) and all(is_unknown_host(str(one.error or "")) for one in known)
+        servers = self._database.client.topology_description.server_descriptions().values()
+        return bool(servers) and all(is_unknown_host(str(s.error or "")) for s in servers)
 
 
 @contextmanager
-def _handing_over(doc: dict[str, Any]) -> Iterator[None]:
+def _checked_values(doc: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except UNKNOWN_VALUES as error:
-        name = _refused(doc)
+        name = find_wrong_value(doc, lambda name, value: bson.encode({name: value}), UNKNOWN_VALUES)
         if name is None and not isinstance(error, BSONError):
             raise  # it came from elsewhere
         raise wrong_value(name, error) from error
-
-
-def _refused(doc: dict[str, Any]) -> str | None:
-    """Return the first field that the driver cannot encode by itself."""
-    for name, value in doc.items():
-        try:
-            bson.encode({name: value})
-        except UNKNOWN_VALUES:
-            return name
-    return None
 
 
 async def _insert(into: AsyncCollection[dict[str, Any]], doc: dict[str, Any]) -> bool:
@@ -291,7 +279,7 @@ async def _upsert(
                 raise StaleFence(guard.scope, guard.fence, seen) from error
             continue  # two made it at once: the other's is there now
         return
-    raise SinkUnavailable(f"the document {key!r} changed under {RAISES_MAX} tries")
+    raise SinkUnavailable(f"the document {key!r} changed during {RAISES_MAX} attempts")
 
 
 def _settable(fields: dict[str, Any]) -> dict[str, Any]:
@@ -300,7 +288,7 @@ def _settable(fields: dict[str, Any]) -> dict[str, Any]:
         if name in ("_id", FENCE_FIELD):
             raise InvalidInput(f"the field {name} is the sink's own")
         if "." in name or name.startswith("$") or "\0" in name:
-            raise InvalidInput(f"{name!r} names no field that can be set: no dot, no $ before it")
+            raise InvalidInput(f"the field {name!r} cannot be set: use no dot and no leading $")
     return fields
 
 
@@ -309,7 +297,7 @@ def _is_of_the_key(error: DuplicateKeyError) -> bool:
 
 
 def _is_passing(error: PyMongoError) -> bool:
-    """A repeat is safe after any of these, written or not: the key is the same."""
+    """Return whether the error passes. A repeat is safe, written or not: the key is the same."""
     return (
         isinstance(error, ConnectionFailure | WriteConcernError)
         or error.timeout
@@ -322,5 +310,5 @@ def _message(error: PyMongoError) -> str:
     """Return the error's text without the driver's description of all servers, which is in the
     cause.
     """
-    said = str(error).partition(", Timeout: ")[0]
-    return f"{type(error).__name__}: {said}"[:SAID_LIMIT_CHARS]
+    text = str(error).partition(", Timeout: ")[0]
+    return f"{type(error).__name__}: {text}"[:MESSAGE_LIMIT_CHARS]

@@ -1,7 +1,8 @@
-"""Writes into PostgreSQL that may be repeated. Needs ``pip install 'holdfast-engine[postgres]'``.
+"""The sink for PostgreSQL makes writes that may be repeated. It needs
+``holdfast-engine[postgres]``.
 
-A few connections are kept here rather than in psycopg's pool: that one waits in the background for
-a server that is down and answers with a timeout, where a stage should hear at once, and why.
+The sink keeps a few connections itself. psycopg's pool would wait in the background for a server
+that is down and answer with a timeout, where a stage should get the cause at once.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeAlias, TypeVar
 
-from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
-from holdfast.sinks.fences import FENCES, SAID_LIMIT_CHARS, check_timeout, wrong_value
-from holdfast.sinks.hosts import is_unknown_host
-from holdfast.sinks.tables import (
-    CREATE_FENCES,
+from holdfast.domain.errors import InvalidInput, SinkUnavailable
+from holdfast.sinks.fences import (
+    FENCES,
+    MESSAGE_LIMIT_CHARS,
     TIMEOUT_SECONDS,
-    FenceStatement,
-    Statement,
-    Tables,
-    wrong_names,
+    FenceGuard,
+    check_timeout,
+    driver_message,
+    find_wrong_value,
+    wrong_value,
 )
+from holdfast.sinks.hosts import is_unknown_host
+from holdfast.sinks.tables import CREATE_FENCES, Statement, Tables, wrong_names
 
 try:
     import psycopg
@@ -42,9 +45,9 @@ R = TypeVar("R")
 CONNECTIONS = 4
 CANCEL_SECONDS = 0.5  # for the server to hear of it, and once more for it to obey
 
-# Lost, refused, shutting down, out of room or of connections, a lost race; a server that was the
-# primary until now, or that ended a transaction because we stood still in it. What else PostgreSQL
-# says is the caller's to mend.
+# These errors pass: a connection that is lost or refused, a server that shuts down or is out of
+# room or connections, a lost race; a server that was the primary until now, or that ended a
+# transaction because it was idle. The caller has to mend all others.
 PASSING = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -57,9 +60,9 @@ WRONG_NAMES = (
     errors.UndefinedColumn,
     errors.InvalidSchemaName,
     errors.InvalidColumnReference,  # no unique index fits the ON CONFLICT
-    errors.ObjectNotInPrerequisiteState,  # it can be deferred, or this is a view that only reads
+    errors.ObjectNotInPrerequisiteState,  # the index can be deferred, or the table is a view
 )
-# The value, or one that no column of this kind or index of it takes.
+# The value is wrong, or a column of this type or its index does not take it.
 WRONG_VALUES = (
     psycopg.DataError,
     errors.DatatypeMismatch,
@@ -70,9 +73,9 @@ WRONG_VALUES = (
 # The driver has no class of its own for each value that it cannot hand over.
 UNKNOWN_VALUES = (psycopg.ProgrammingError, psycopg.DataError, TypeError, ValueError, OverflowError)
 
-# The driver does not hand on the code of an error while it connects, only these words. A server
-# that speaks another language than English is taken for one that is out of reach. A connection
-# "is bad" when a setting is refused, but also when nobody listens at a socket: the next word tells.
+# The driver does not pass on the code of an error while it connects, only this text. A server that
+# speaks another language than English counts as out of reach. A connection "is bad" when a setting
+# is refused, but also when nobody listens at a socket: the next word decides.
 _REFUSED = re.compile(
     r"""password\ authentication\ failed | no\ password\ supplied | pg_hba\.conf
     | (role|database)\ ".*"\ does\ not\ exist | is\ not\ permitted\ to\ log\ in
@@ -113,11 +116,11 @@ class Postgres(Tables):
         self._closings = 0
 
     async def open(self) -> Self:
-        await self._with(_nothing)
+        await self._with(_do_nothing)
         return self
 
     async def close(self) -> None:
-        """A call that is under way closes its own connection at its end."""
+        """Close the idle connections; a call that is under way closes its own at its end."""
         self._closings += 1
         while self._idle:
             await self._idle.pop().close()
@@ -125,8 +128,17 @@ class Postgres(Tables):
     async def create_fences(self) -> None:
         await self._with(_create_fences)
 
-    async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
-        return await self._with(lambda connection: _write(connection, statement, guarded))
+    async def _run(self, statement: Statement, guard: FenceGuard | None) -> bool:
+        return await self._with(lambda connection: self._write(connection, statement, guard))
+
+    async def _write(
+        self, connection: Connection, statement: Statement, guard: FenceGuard | None
+    ) -> bool:
+        async with connection.transaction():
+            if guard is not None:
+                ((highest,),) = await _rows(connection, self._raise_fence(guard))
+                guard.check(highest)
+            return bool(await _rows(connection, statement))
 
     async def _with(self, work: Callable[[Connection], Awaitable[R]]) -> R:
         """Run the work in a task of its own.
@@ -136,13 +148,13 @@ class Postgres(Tables):
         """
         use = Use(self._closings)
         task = asyncio.create_task(self._use(use, work))
-        task.add_done_callback(_heard)
+        task.add_done_callback(_take_error)
         with _translated_errors():
             try:
                 done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
                 if not done:
-                    said = f"no answer within {self._timeout_seconds:g} s"
-                    raise SinkUnavailable(f"PostgreSQL is out of reach: {said}")
+                    reason = f"no answer within {self._timeout_seconds:g} s"
+                    raise SinkUnavailable(f"PostgreSQL is out of reach: {reason}")
                 return task.result()
             finally:
                 if not task.done():
@@ -182,12 +194,16 @@ class Postgres(Tables):
         return connection
 
     async def _connect(self) -> Connection:
-        with _entering():
+        try:
             connection = await psycopg.AsyncConnection.connect(
                 self._dsn,
                 autocommit=True,  # each call opens its own transaction
                 prepare_threshold=None,  # a pooler before the server may not keep them
             )
+        except psycopg.Error as error:
+            if not _is_refusal(error):
+                raise
+            raise _no_access(error) from error
         # On any other level a lost race is an error instead of a row that was there.
         await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
         return connection
@@ -201,12 +217,15 @@ class Postgres(Tables):
 
 
 def _check_address(dsn: str) -> None:
-    """A password that is not escaped ends at its first ``@`` or ``/``. The rest of it would be
-    taken for a host, be asked of a name server and be told in errors."""
+    """Refuse an address with a password that is not escaped.
+
+    Such a password ends at its first ``@`` or ``/``. The rest of it would count as a host, be sent
+    to a name server and be shown in errors.
+    """
     try:
         parsed = conninfo_to_dict(dsn)
     except (psycopg.ProgrammingError, UnicodeError):
-        parsed = None  # what the driver says of it repeats the password
+        parsed = None  # the driver's message repeats the password
     if (
         parsed is None
         or "@" in str(parsed.get("host", ""))
@@ -217,59 +236,44 @@ def _check_address(dsn: str) -> None:
         raise InvalidInput(f"this is no address of a PostgreSQL server; {escaped}")
 
 
-async def _nothing(_connection: Connection) -> None:
+async def _do_nothing(_connection: Connection) -> None:
     pass
 
 
 async def _create_fences(connection: Connection) -> None:
     async with connection.transaction():
-        # Two that make the table at once would quarrel over its name.
+        # Without the lock, two sessions that create the table at once would fail on its name.
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (FENCES,))
         await connection.execute(CREATE_FENCES)
 
 
-async def _write(
-    connection: Connection, statement: Statement, guarded: FenceStatement | None
-) -> bool:
-    async with connection.transaction():
-        if guarded is not None:
-            ((seen,),) = await _rows(connection, guarded.statement)
-            if seen > guarded.guard.fence:
-                raise StaleFence(guarded.guard.scope, guarded.guard.fence, seen)
-        return bool(await _rows(connection, statement))
-
-
 async def _rows(connection: Connection, statement: Statement) -> list[tuple[Any, ...]]:
     try:
-        cursor = await connection.execute(statement.sql.encode(), statement.values)
+        cursor = await connection.execute(statement.sql.encode(), statement.parameters)
         return await cursor.fetchall()
-    except WRONG_VALUES as error:
-        name = _complained_of(error, statement) or _refused(connection, statement)
-        raise wrong_value(name, error.diag.message_primary or error) from error
-    except UNKNOWN_VALUES as error:
-        name = _refused(connection, statement)
+    except (*WRONG_VALUES, *UNKNOWN_VALUES) as error:
+        name = _find_parameter(error, statement) or find_wrong_value(
+            statement.values,
+            lambda _, value: Transformer(connection).dump_sequence([value], [PyFormat.AUTO]),
+            UNKNOWN_VALUES,
+        )
+        if isinstance(error, WRONG_VALUES):
+            raise wrong_value(name, error.diag.message_primary or error) from error
         if name is None:
-            raise  # the server's, or it came from elsewhere
+            raise  # the error is the server's, or it came from elsewhere
         raise wrong_value(name, error) from error
 
 
-def _complained_of(error: psycopg.Error, statement: Statement) -> str | None:
-    found = _PARAMETER.search(error.diag.context or "")
-    return statement.names[int(found[1]) - 1] if found else None
-
-
-def _refused(connection: Connection, statement: Statement) -> str | None:
-    """The first value that cannot be handed over by itself."""
-    for name, value in zip(statement.names, statement.values, strict=True):
-        try:
-            Transformer(connection).dump_sequence([value], [PyFormat.AUTO])
-        except UNKNOWN_VALUES:
-            return name
-    return None
+def _find_parameter(error: Exception, statement: Statement) -> str | None:
+    """Return the name of the value that the server's error points at."""
+    if not isinstance(error, WRONG_VALUES):
+        return None
+    number = _PARAMETER.search(error.diag.context or "")
+    return list(statement.values)[int(number[1]) - 1] if number else None
 
 
 class Use:
-    """The connection that a call is in the middle of, if it has come that far."""
+    """The connection that a call uses, once it has one."""
 
     connection: Connection | None = None
     is_over = False
@@ -296,34 +300,28 @@ async def _end(task: asyncio.Task[Any], use: Use) -> None:
     await asyncio.wait({task})
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
-    """Else the loop complains of an error that nobody took."""
+def _take_error(task: asyncio.Task[Any]) -> None:
+    """Take the error of a task, because the loop logs one that nobody took."""
     if not task.cancelled():
         task.exception()
 
 
 def _cut(connection: Connection) -> None:
     """Cut the connection, so that a waiting call ends; the server undoes what it has begun."""
-    with suppress(psycopg.Error, OSError):
-        line = socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM)
-        with line:
-            line.shutdown(socket.SHUT_RDWR)
+    with (
+        suppress(psycopg.Error, OSError),
+        socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as end,
+    ):
+        end.shutdown(socket.SHUT_RDWR)
 
 
-@contextmanager
-def _entering() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.ProgrammingError as error:
-        raise _no_entry(error) from error
-    except psycopg.OperationalError as error:
-        if _REFUSED.search(str(error)) is None and not _is_nowhere(str(error)):
-            raise
-        raise _no_entry(error) from error
-
-
-def _is_nowhere(said: str) -> bool:
-    return _LOOKUP.search(said) is not None and is_unknown_host(said)
+def _is_refusal(error: psycopg.Error) -> bool:
+    """Return whether an error while connecting lasts until somebody mends the address or rights."""
+    if not isinstance(error, psycopg.OperationalError):
+        return isinstance(error, psycopg.ProgrammingError)
+    message = str(error)
+    is_nowhere = _LOOKUP.search(message) is not None and is_unknown_host(message)
+    return is_nowhere or _REFUSED.search(message) is not None
 
 
 @contextmanager
@@ -333,11 +331,10 @@ def _translated_errors() -> Iterator[None]:
     except WRONG_NAMES as error:
         raise wrong_names(error.diag.message_primary) from error
     except errors.InsufficientPrivilege as error:
-        raise _no_entry(error) from error
+        raise _no_access(error) from error
     except PASSING as error:
-        said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
-        raise SinkUnavailable(f"PostgreSQL is out of reach: {said}") from error
+        raise SinkUnavailable(f"PostgreSQL is out of reach: {driver_message(error)}") from error
 
 
-def _no_entry(error: psycopg.Error) -> InvalidInput:
-    return InvalidInput(f"PostgreSQL does not let us in: {error}"[:SAID_LIMIT_CHARS])
+def _no_access(error: psycopg.Error) -> InvalidInput:
+    return InvalidInput(f"PostgreSQL refuses access: {error}"[:MESSAGE_LIMIT_CHARS])

@@ -1,6 +1,6 @@
 """SQL databases to write to: ``from holdfast.sinks.sql import Postgres, Sqlite``.
 
-PostgreSQL's driver is asked for when ``Postgres`` is: whoever writes to SQLite needs none.
+The driver of PostgreSQL is imported with ``Postgres``: an app that writes to SQLite needs none.
 """
 
 from __future__ import annotations

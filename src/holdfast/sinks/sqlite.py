@@ -1,4 +1,4 @@
-"""Writes into an SQLite file that may be repeated."""
+"""The sink for an SQLite file makes writes that may be repeated."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from typing import Any, Generic, Self, TypeVar
 
 import apsw
 
-from holdfast.domain.errors import InvalidInput, SinkUnavailable, StaleFence
-from holdfast.sinks.fences import SAID_LIMIT_CHARS, check_timeout, wrong_value
-from holdfast.sinks.tables import (
-    CREATE_FENCES,
+from holdfast.domain.errors import InvalidInput, SinkUnavailable
+from holdfast.sinks.fences import (
     TIMEOUT_SECONDS,
-    FenceStatement,
-    Statement,
-    Tables,
-    wrong_names,
+    FenceGuard,
+    check_timeout,
+    driver_message,
+    find_wrong_value,
+    wrong_value,
 )
+from holdfast.sinks.tables import CREATE_FENCES, Statement, Tables, wrong_names
 
 R = TypeVar("R")
 
-# Another process writes, the disk is full or away. What else SQLite says is the caller's to mend.
+# These errors pass: another process writes, the disk is full or away. The caller has to mend all
+# others.
 PASSING = (
     apsw.BusyError,
     apsw.LockedError,
@@ -39,14 +40,14 @@ PASSING = (
     apsw.NoMemError,
     apsw.InterruptError,
 )
-# This file, for this user: it stays so until somebody mends it.
+# These errors of this file, for this user, last until somebody mends it.
 REFUSING = (apsw.NotADBError, apsw.ReadOnlyError, apsw.PermissionsError)
 # Apsw has no class of its own for a value that it cannot hand over.
 UNKNOWN_VALUES = (TypeError, ValueError, OverflowError)
 
 LOCK_POLL_SECONDS = 0.02  # SQLite tells nobody that a lock is free
-GRACE_SECONDS = 0.2  # for SQLite's own word on a lock, which says more than ours
-OPENINGS = 2  # one may find the file gone and create it, the next one knows which it then is
+GRACE_SECONDS = 0.2  # for SQLite's own error about a lock, which says more than ours
+OPENINGS = 2  # the first may find the file gone and create it, the second knows which file it is
 NO_FILES = ("", ":memory:")
 PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
 
@@ -72,7 +73,7 @@ class ThreadCall(Generic[R]):
         self._given_up.set()
 
     def wait(self) -> bool:
-        """A moment. False: no longer, it is late or nobody waits for the answer."""
+        """Wait a moment; return False if the time is over or nobody waits for the answer."""
         left_seconds = self._until - time.monotonic()
         if left_seconds <= 0:
             return False
@@ -117,24 +118,37 @@ class Sqlite(Tables):
                 await asyncio.shield(asyncio.wrap_future(call.answer))
 
     async def create_fences(self) -> None:
-        await self._in_thread(lambda connection: _in_transaction(connection, CREATE_FENCES))
+        await self._in_thread(_create_fences)
 
-    async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
-        return await self._in_thread(lambda connection: _write(connection, statement, guarded))
+    async def _run(self, statement: Statement, guard: FenceGuard | None) -> bool:
+        return await self._in_thread(lambda connection: self._write(connection, statement, guard))
+
+    def _write(
+        self, connection: apsw.Connection, statement: Statement, guard: FenceGuard | None
+    ) -> bool:
+        with _transaction(connection):
+            if guard is not None:
+                ((highest,),) = _rows(connection, self._raise_fence(guard))
+                guard.check(highest)
+            return bool(_rows(connection, statement))
 
     async def _in_thread(self, work: Callable[[apsw.Connection], R]) -> R:
         """Run the work in the thread; a call that is given up before its turn never begins, after
         that it may still be written.
         """
-        call = self._put(lambda: self._reached(work))
+        call = self._put(lambda: self._work_on_file(work))
         try:
             async with asyncio.timeout(self._timeout_seconds + GRACE_SECONDS):
                 return await asyncio.wrap_future(call.answer)
         except TimeoutError as error:
-            said = f"not done within {self._timeout_seconds:g} s"
-            raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
+            raise self._unavailable(f"not done within {self._timeout_seconds:g} s") from error
         finally:
-            self._drop(call)
+            call.give_up()
+            with self._lock, suppress(ValueError):
+                self._waiting.remove(call)
+
+    def _unavailable(self, reason: str) -> SinkUnavailable:
+        return SinkUnavailable(f"{self._path} cannot be written now: {reason}")
 
     def _put(self, work: Callable[[], R]) -> ThreadCall[R]:
         call = ThreadCall(work, timeout_seconds=self._timeout_seconds)
@@ -149,14 +163,8 @@ class Sqlite(Tables):
         try:
             threading.Thread(target=self._work, name="holdfast-sink", daemon=True).start()
         except RuntimeError as error:
-            said = "the system cannot start a thread"
-            raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
+            raise self._unavailable("the system cannot start a thread") from error
         self._at_work = True
-
-    def _drop(self, call: ThreadCall[Any]) -> None:
-        call.give_up()
-        with self._lock, suppress(ValueError):
-            self._waiting.remove(call)
 
     # -- the thread
 
@@ -174,42 +182,34 @@ class Sqlite(Tables):
         """Answer SQLite, which asks before it tries a lock again."""
         return self._running is not None and self._running.wait()
 
-    def _reached(self, work: Callable[[apsw.Connection], R]) -> R:
+    def _work_on_file(self, work: Callable[[apsw.Connection], R]) -> R:
         try:
-            return self._done(work)
-        except apsw.CantOpenError as error:
-            self._forget_connection()
-            raise self._unopened(error) from error
-        except PASSING as error:
-            self._forget_connection()
-            said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
-            raise SinkUnavailable(f"{self._path} cannot be written now: {said}") from error
-        except REFUSING as error:
-            self._forget_connection()  # what was opened read-only stays so
-            said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
-            raise InvalidInput(f"{self._path} cannot be used as a database: {said}") from error
+            answer = work(self._connect())
+        except (*PASSING, *REFUSING) as error:
+            self._forget_connection()  # a connection that was opened read-only stays so
+            message = driver_message(error)
+            if self._is_lasting(error):
+                lasting = f"{self._path} cannot be used as a database: {message}"
+                raise InvalidInput(lasting) from error
+            raise self._unavailable(message) from error
         except apsw.SQLError as error:
             raise wrong_names(error) from error
-
-    def _unopened(self, error: apsw.CantOpenError) -> InvalidInput | SinkUnavailable:
-        """Return the error for a file that cannot be opened.
-
-        A missing folder, or a path that is a folder, is a wrong name. Otherwise the error may pass:
-        the process may have too many files open.
-        """
-        said = f"{type(error).__name__}: {error}"[:SAID_LIMIT_CHARS]
-        path = Path(self._path)
-        if not path.parent.is_dir() or path.is_dir():
-            return InvalidInput(f"{self._path} cannot be used as a database: {said}")
-        return SinkUnavailable(f"{self._path} cannot be written now: {said}")
-
-    def _done(self, work: Callable[[apsw.Connection], R]) -> R:
-        answer = work(self._opened())
-        if self._is_replaced():  # while it waited for a lock, say
+        if self._is_replaced():  # for example while the call waited for a lock
             raise SinkUnavailable(f"{self._path} was moved or replaced during the write")
         return answer
 
-    def _opened(self) -> apsw.Connection:
+    def _is_lasting(self, error: apsw.Error) -> bool:
+        """Return whether somebody has to mend the file or its name.
+
+        A missing folder, or a path that is a folder, is a wrong name. Otherwise a file that cannot
+        be opened may pass: the process may have too many files open.
+        """
+        if not isinstance(error, apsw.CantOpenError):
+            return isinstance(error, REFUSING)
+        path = Path(self._path)
+        return not path.parent.is_dir() or path.is_dir()
+
+    def _connect(self) -> apsw.Connection:
         """Return a connection to the file that exists now; a missing file is created."""
         connection = self._connection or self._open_anew()
         for _ in range(OPENINGS):
@@ -220,9 +220,17 @@ class Sqlite(Tables):
 
     def _open_anew(self) -> apsw.Connection:
         self._forget_connection()
-        self._file = _file_at(self._path)  # seen afterwards, it might be one that came after it
-        self._connection = _connected(self._path, self._wait)
-        return self._connection
+        self._file = _file_at(self._path)  # later, this could be a file that came after it
+        connection = apsw.Connection(self._path)
+        try:
+            connection.set_busy_handler(self._wait)
+            for pragma in PRAGMAS:
+                connection.execute(pragma).fetchall()
+        except BaseException:
+            connection.close(True)
+            raise
+        self._connection = connection
+        return connection
 
     def _is_replaced(self) -> bool:
         return self._file != _file_at(self._path)
@@ -252,32 +260,9 @@ def _file_at(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _connected(path: str, wait: Callable[[int], bool]) -> apsw.Connection:
-    connection = apsw.Connection(path)
-    try:
-        connection.set_busy_handler(wait)
-        for pragma in PRAGMAS:
-            connection.execute(pragma).fetchall()
-    except BaseException:
-        connection.close(True)
-        raise
-    return connection
-
-
-def _write(
-    connection: apsw.Connection, statement: Statement, guarded: FenceStatement | None
-) -> bool:
+def _create_fences(connection: apsw.Connection) -> None:
     with _transaction(connection):
-        if guarded is not None:
-            (seen,) = _rows(connection, guarded.statement)[0]
-            if seen > guarded.guard.fence:
-                raise StaleFence(guarded.guard.scope, guarded.guard.fence, seen)
-        return bool(_rows(connection, statement))
-
-
-def _in_transaction(connection: apsw.Connection, sql: str) -> None:
-    with _transaction(connection):
-        connection.execute(sql)
+        connection.execute(CREATE_FENCES)
 
 
 @contextmanager
@@ -294,20 +279,14 @@ def _transaction(connection: apsw.Connection) -> Iterator[None]:
 
 def _rows(connection: apsw.Connection, statement: Statement) -> list[Any]:
     try:
-        return connection.execute(statement.sql, statement.values).fetchall()
+        return connection.execute(statement.sql, statement.parameters).fetchall()
     except (*UNKNOWN_VALUES, apsw.MismatchError, apsw.TooBigError) as error:
-        raise wrong_value(_refused(connection, statement), error) from error
+        bad = (*UNKNOWN_VALUES, apsw.TooBigError)
+        name = find_wrong_value(
+            statement.values, lambda _, value: connection.execute("SELECT ?", (value,)), bad
+        )
+        raise wrong_value(name, error) from error
     except apsw.ConstraintError as error:
         if getattr(error, "extendedresult", None) != apsw.SQLITE_CONSTRAINT_DATATYPE:
             raise
         raise wrong_value(None, error) from error  # which names the column
-
-
-def _refused(connection: apsw.Connection, statement: Statement) -> str | None:
-    """Return the first value that SQLite cannot store by itself."""
-    for name, value in zip(statement.names, statement.values, strict=True):
-        try:
-            connection.execute("SELECT ?", (value,))
-        except (*UNKNOWN_VALUES, apsw.TooBigError):
-            return name
-    return None

@@ -13,18 +13,10 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from holdfast.domain.errors import InvalidInput
-from holdfast.sinks.fences import (
-    FENCES,
-    FenceGuard,
-    check_fields,
-    check_key,
-    check_place,
-    guard_of,
-)
+from holdfast.sinks.fences import FENCES, FenceGuard, check_fields, check_place, guard_of
 
 KEY_COLUMN = "idempotency_key"
 COLUMNS_MAX = 1_600  # of a table of PostgreSQL; one of SQLite has 2 000
-TIMEOUT_SECONDS = 10.0
 
 CREATE_FENCES = (
     f"CREATE TABLE IF NOT EXISTS {FENCES} (scope TEXT PRIMARY KEY, fence BIGINT NOT NULL)"
@@ -37,8 +29,11 @@ _RULE = "a letter or _, then letters, digits and _ (63 at most)"
 
 class Statement(msgspec.Struct, frozen=True):
     sql: str
-    values: tuple[Any, ...]
-    names: tuple[str, ...]  # of the values, for what is said of them
+    values: dict[str, Any]  # by name, in the order of the parameters
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        return tuple(self.values.values())
 
 
 class Tables(ABC):
@@ -63,8 +58,8 @@ class Tables(ABC):
 
         With a fence, raise StaleFence if the scope (the task by default) has seen a higher one.
         """
-        guard = guard_of(check_key(key), fence, scope)
-        return await self._run(self._insert(table, row, key), self._raise(guard))
+        guard = guard_of(key, fence, scope)
+        return await self._run(self._insert(table, row, key), guard)
 
     async def upsert_one(
         self,
@@ -80,15 +75,16 @@ class Tables(ABC):
 
         The newer write stays: with a fence, raise StaleFence if the scope has seen a higher one.
         """
-        guard = guard_of(check_key(key), fence, scope)
-        await self._run(self._upsert(table, row, key), self._raise(guard))
+        guard = guard_of(key, fence, scope)
+        await self._run(self._insert(table, row, key, update=True), guard)
 
     async def forget(
         self, table: str, *, key: str, fence: int | None = None, scope: str | None = None
     ) -> None:
         """Remove the row that was written under the key, if there is one: for undo functions."""
-        guard = guard_of(check_key(key), fence, scope)
-        await self._run(self._delete(table, key), self._raise(guard))
+        guard = guard_of(key, fence, scope)
+        sql = f"DELETE FROM {_table(table)} WHERE {KEY_COLUMN} = {self.mark} RETURNING 1"
+        await self._run(Statement(sql, {KEY_COLUMN: key}), guard)
 
     @abstractmethod
     async def create_fences(self) -> None:
@@ -107,69 +103,49 @@ class Tables(ABC):
         await self.close()
 
     @abstractmethod
-    async def _run(self, statement: Statement, guarded: FenceStatement | None) -> bool:
-        """Run the statement in one transaction; return whether it touched a row."""
+    async def _run(self, statement: Statement, guard: FenceGuard | None) -> bool:
+        """Run the statement in one transaction, after the guard; return whether it touched a
+        row."""
 
-    def _insert(self, table: str, row: dict[str, Any], key: str) -> Statement:
-        columns = _checked_row(row)
-        names = ", ".join([KEY_COLUMN, *map(_quoted, columns)])
-        marks = ", ".join([self.mark] * (len(columns) + 1))
-        return Statement(
-            f"INSERT INTO {_table(table)} ({names}) VALUES ({marks}) "
-            f"ON CONFLICT ({KEY_COLUMN}) DO NOTHING RETURNING 1",
-            (key, *columns.values()),
-            (KEY_COLUMN, *columns),
-        )
-
-    def _upsert(self, table: str, row: dict[str, Any], key: str) -> Statement:
-        columns = _checked_row(row)
-        names = [KEY_COLUMN, *map(_quoted, columns)]
-        marks = ", ".join([self.mark] * len(names))
+    def _insert(
+        self, table: str, row: dict[str, Any], key: str, *, update: bool = False
+    ) -> Statement:
+        """Return the insert of a row; one that exists stays, or gets these columns (``update``)."""
+        columns = _check_row(row)
+        names = [KEY_COLUMN, *map(_quote, columns)]
         changes = ", ".join(f"{name} = excluded.{name}" for name in names[1:] or names)
+        conflict = f"UPDATE SET {changes}" if update else "NOTHING"
+        marks = ", ".join([self.mark] * len(names))
         return Statement(
             f"INSERT INTO {_table(table)} ({', '.join(names)}) VALUES ({marks}) "
-            f"ON CONFLICT ({KEY_COLUMN}) DO UPDATE SET {changes} RETURNING 1",
-            (key, *columns.values()),
-            (KEY_COLUMN, *columns),
+            f"ON CONFLICT ({KEY_COLUMN}) DO {conflict} RETURNING 1",
+            {KEY_COLUMN: key, **columns},
         )
 
-    def _delete(self, table: str, key: str) -> Statement:
-        sql = f"DELETE FROM {_table(table)} WHERE {KEY_COLUMN} = {self.mark} RETURNING 1"
-        return Statement(sql, (key,), (KEY_COLUMN,))
-
-    def _raise(self, guard: FenceGuard | None) -> FenceStatement | None:
+    def _raise_fence(self, guard: FenceGuard) -> Statement:
         """Return the statement that raises the scope's fence and answers the highest one.
 
         The row stays locked until the end, so no other holder gets between this and the write.
         """
-        if guard is None:
-            return None
-        statement = Statement(
+        return Statement(
             f"INSERT INTO {FENCES} (scope, fence) VALUES ({self.mark}, {self.mark}) "
             f"ON CONFLICT (scope) DO UPDATE SET fence = "
             f"{self.greatest}({FENCES}.fence, excluded.fence) RETURNING fence",
-            (guard.scope, guard.fence),
-            ("scope", "fence"),
+            {"scope": guard.scope, "fence": guard.fence},
         )
-        return FenceStatement(guard, statement)
 
 
-class FenceStatement(msgspec.Struct, frozen=True):
-    guard: FenceGuard
-    statement: Statement
-
-
-def wrong_names(said: object) -> InvalidInput:
+def wrong_names(message: object) -> InvalidInput:
     """Return the error for a statement that the database refuses: only its names come from the
     user.
     """
     return InvalidInput(
-        f"{said}. A table to write to has its columns and {KEY_COLUMN} TEXT NOT NULL UNIQUE; "
+        f"{message}. A table to write to has its columns and {KEY_COLUMN} TEXT NOT NULL UNIQUE; "
         f"fences need {FENCES}, which create_fences() makes: see docs/sinks.md"
     )
 
 
-def _checked_row(row: object) -> dict[str, Any]:
+def _check_row(row: object) -> dict[str, Any]:
     columns = check_fields(row, kind="row")
     if len(columns) > COLUMNS_MAX:
         raise InvalidInput(f"the row has {len(columns)} columns; at most {COLUMNS_MAX} are allowed")
@@ -187,10 +163,10 @@ def _table(name: object) -> str:
     if not 0 < len(parts) <= 2:
         raise InvalidInput(f"table {name!r}: write a name, or a schema and a name")
     check_place(parts[-1])
-    return ".".join(map(_quoted, parts))
+    return ".".join(map(_quote, parts))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise InvalidInput(f"{name!r} cannot name a table or column: {_RULE}")
     return f'"{name}"'
