@@ -302,7 +302,7 @@ async def test_callbacks_and_hooks_carry_them(
     paths = sorted(one.path for one in receiver.seen)
     assert paths == ["/hook", "/told"]
     receiver.seen = [one for one in receiver.seen if one.path == "/told"]
-    [said] = all_told(receiver, engine, Secret.parse(FILE_SECRET).derived(TENANT).text())
+    [said] = all_told(receiver, engine, Secret.parse(FILE_SECRET).derive(TENANT).text())
     assert (said["data"]["tenantId"], said["data"]["key"], said["data"]["taskId"]) == (
         TENANT,
         KEY,

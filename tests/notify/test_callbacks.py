@@ -53,7 +53,7 @@ async def test_it_is_told_the_result_once(
         app, "mail.send", tenant="t-1", key="first", callback=receiver.url("/told?who=me")
     )
     await engine.drain()
-    [said] = all_told(receiver, engine, Secret.parse(FILE_SECRET).derived("t-1").text())
+    [said] = all_told(receiver, engine, Secret.parse(FILE_SECRET).derive("t-1").text())
     assert receiver.seen[0].path == "/told?who=me"
     assert said["type"] == "TaskCompleted"
     data = said["data"]
@@ -280,7 +280,7 @@ async def test_each_tenant_has_a_secret_of_its_own(
 ) -> None:
     """Who can verify a message can make one, and must not make another tenant's."""
     now, master = engine.clock.now(), Secret.parse(FILE_SECRET)
-    secrets = {tenant: master.derived(tenant) for tenant in ("t-1", "t-2", None)}
+    secrets = {tenant: master.derive(tenant) for tenant in ("t-1", "t-2", None)}
     for tenant, own in secrets.items():
         await submit(app, "mail.send", tenant=tenant, callback=receiver.url())
         await engine.drain()

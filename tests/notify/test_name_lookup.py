@@ -95,9 +95,9 @@ async def test_so_many_names_are_under_way_those_included_that_nobody_waits_for(
 ) -> None:
     given_up = await post_to_evil(poster(SOON_SECONDS), UNDER_WAY_MAX + 1)
     await names.hang(UNDER_WAY_MAX)
-    assert given_up.pop() == "too many names are waiting for an answer"
+    assert given_up.pop() == "too many lookups are waiting for an answer"
     assert set(given_up) == {"did not answer in 0.1 s"}
-    with pytest.raises(CannotResolveNow, match="too many names"):
+    with pytest.raises(CannotResolveNow, match="too many lookups"):
         await post_to_good()
     names.end()
     assert (await post_to_good()).status == 200

@@ -76,12 +76,12 @@ def test_while_a_secret_changes_both_verify() -> None:
     ],
 )
 def test_a_message_that_was_changed_is_refused(name: str, value: str) -> None:
-    assert "by this secret" in refused(message() | {name: value})
+    assert "with this secret" in refused(message() | {name: value})
 
 
 def test_another_body_or_another_secret_is_refused() -> None:
-    assert "by this secret" in refused(message(), BODY + b" ")
-    assert "by this secret" in refused(message(OTHER))
+    assert "with this secret" in refused(message(), BODY + b" ")
+    assert "with this secret" in refused(message(OTHER))
 
 
 @pytest.mark.parametrize("away_seconds", [-301, 301])

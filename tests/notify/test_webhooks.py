@@ -158,11 +158,11 @@ async def test_a_plan_that_halts_is_told(
         ({"events": ["TaskFailed"]}, "url"),
         (
             {"url": "https://example.com", "events": ["AlertRaised"], "types": ["x"]},
-            "hooks.ops: with types it hears of tasks alone, never of AlertRaised",
+            "hooks.ops: a hook with types receives events of tasks only, never AlertRaised",
         ),
         (
             {"url": "https://example.com", "events": ["PlanHalted"], "tenants": ["t"]},
-            "hooks.ops: with tenants it hears of tasks alone, never of PlanHalted",
+            "hooks.ops: a hook with tenants receives events of tasks only, never PlanHalted",
         ),
     ],
 )

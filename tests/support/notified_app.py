@@ -16,7 +16,7 @@ from holdfast.testing import Engine
 from tests.support.sinks.receiver import Receiver, Seen
 
 FILE_SECRET = Secret.make()  # of callbacks, as the file has it
-SECRET = Secret.parse(FILE_SECRET).derived(None).text()  # of those without a tenant
+SECRET = Secret.parse(FILE_SECRET).derive(None).text()  # of those without a tenant
 HOOK_SECRET = Secret.make()
 
 

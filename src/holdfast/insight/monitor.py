@@ -119,7 +119,9 @@ class Monitor:
         """Return the alerts that hooks were last told, maybe by services that are gone."""
         if self._asked_at and self._clock.steady() - self._asked_at < RECALL_SECONDS:
             return LastNotified({}, set())
-        told = await self._telling.told([*self._shared_alerts(facts), *alerts.OF_ONE_PROCESS])
+        told = await self._telling.last_notified(
+            [*self._shared_alerts(facts), *alerts.OF_ONE_PROCESS]
+        )
         self._asked_at = self._clock.steady()
         return told
 

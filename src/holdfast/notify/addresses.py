@@ -147,12 +147,12 @@ class Allowed:
         return not self._hosts.isdisjoint({(target.host, None), (target.host, target.port)})
 
     def _in_networks(self, address: Address) -> bool:
-        plain = unmapped(address)
+        plain = unmap(address)
         return any(plain in network for network in self._networks)
 
 
 def is_public(address: Address) -> bool:
-    address = unmapped(address)
+    address = unmap(address)
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_V4)
     if address in _SIX_TO_FOUR:
@@ -162,7 +162,7 @@ def is_public(address: Address) -> bool:
     return address in _GLOBAL_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
 
 
-def unmapped(address: Address) -> Address:
+def unmap(address: Address) -> Address:
     """Return 10.0.0.1 for ``::ffff:10.0.0.1``, because the system connects to that."""
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 

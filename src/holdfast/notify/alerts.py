@@ -34,7 +34,7 @@ Change: TypeAlias = AlertRaised | AlertCleared
 
 PENDING_LIMIT = 200  # changes, while the store is away; beyond it the oldest are forgotten
 PAGE, LOADED_AT_ONCE = 50, 500  # deliveries that are loaded together
-FIRST_FEW = 2  # what raises it or what clears it is the first of a day
+FIRST_FEW = 2  # the first delivery of a day raises the alert or clears it
 NUMBERS_MAX = 1_000  # of one alert on one day
 DAY_SECONDS = 86_400
 KEEP_SECONDS = 3.0 * DAY_SECONDS  # so that all of yesterday is there
@@ -64,7 +64,7 @@ class LastDelivery(NamedTuple):
 
 
 class LastNotified(NamedTuple):
-    """The alerts that hooks were last told are active, and those that they were told have ended."""
+    """The alerts that were last reported to hooks as active, and those reported as ended."""
 
     raised: dict[Name, Alert]
     cleared: set[Name]
@@ -88,7 +88,7 @@ class AlertNotifier:
                 return
             self._pending.popleft()
 
-    async def told(self, names: Collection[Name]) -> LastNotified:
+    async def last_notified(self, names: Collection[Name]) -> LastNotified:
         """Return the last notification about each of these alerts, of today or yesterday."""
         today = _day(self._app.clock.now())
         lines = [
@@ -98,15 +98,15 @@ class AlertNotifier:
             for name in names
         ]
         newest = {(line.hook, line.alert): line for line in await self._non_empty(lines)}
-        found = LastNotified({}, set())
+        last_notified = LastNotified({}, set())
         for line in newest.values():
             last = await self._last(line)
             if last.number % 2 == 0:
-                found.cleared.add(line.alert)
+                last_notified.cleared.add(line.alert)
                 continue
             if alert := _alert_in(await self._payload(last)):
-                found.raised[line.alert] = alert
-        return found
+                last_notified.raised[line.alert] = alert
+        return last_notified
 
     async def _non_empty(self, lines: Sequence[DeliverySeries]) -> list[DeliverySeries]:
         """Return the series that have a delivery."""
@@ -114,15 +114,15 @@ class AlertNotifier:
         begun: dict[DeliverySeries, None] = {}
         for start in range(0, len(ids), LOADED_AT_ONCE):
             page = ids[start : start + LOADED_AT_ONCE]
-            found = await self._app.store.views.load([task_id for _, task_id in page])
-            begun |= {line: None for (line, _), task in zip(page, found, strict=True) if task}
+            tasks = await self._app.store.views.load([task_id for _, task_id in page])
+            begun |= {line: None for (line, _), task in zip(page, tasks, strict=True) if task}
         return list(begun)
 
     async def _notify(self, hook: Hook, change: Change) -> None:
         alert, is_raised = change.alert, isinstance(change, AlertRaised)
         line, last = await self._newest(hook, change)
         if last and (last.number % 2 == is_raised or change.at < await self._when(last)):
-            return  # that was told already, or something newer was
+            return  # the hook was notified of that, or of something newer
         number = last.number if last.line == line else 0
         number += 1 if (number + 1) % 2 == is_raised else 2
         if number > NUMBERS_MAX:
@@ -160,19 +160,17 @@ class AlertNotifier:
         last = 0
         while last < NUMBERS_MAX:
             numbers = range(last + 1, last + PAGE + 1)
-            found = await self._app.store.views.load(
-                [self._task_id(line, number) for number in numbers]
-            )
-            there = [n for n, task in zip(numbers, found, strict=True) if task is not None]
-            if not there:
+            tasks = await self._app.store.views.load([self._task_id(line, n) for n in numbers])
+            used = [n for n, task in zip(numbers, tasks, strict=True) if task is not None]
+            if not used:
                 break
-            last = there[-1]
+            last = used[-1]
         return LastDelivery(line, last)
 
     async def _when(self, last: LastDelivery) -> float:
         """Return when the event of the delivery happened."""
-        told = _read(await self._payload(last))
-        return told.at if told is not None else 0.0
+        delivery = _read(await self._payload(last))
+        return delivery.at if delivery is not None else 0.0
 
     async def _payload(self, last: LastDelivery) -> bytes:
         detail = await self._app.store.views.detail(self._task_id(last.line, last.number))
@@ -196,12 +194,12 @@ def _read(payload: bytes) -> Delivery | None:
 
 def _alert_in(payload: bytes) -> Alert | None:
     """Return the alert in a payload; None if it cannot be read."""
-    told = _read(payload)
+    delivery = _read(payload)
     try:
-        of = msgspec.json.decode(told.data) | {"since": told.at} if told else None
-        return msgspec.convert(of, Alert)
+        fields = msgspec.json.decode(delivery.data) | {"since": delivery.at} if delivery else None
+        return msgspec.convert(fields, Alert)
     except msgspec.MsgspecError:
-        log.warning("a stored alert cannot be read; hooks may not be told that it ended")
+        log.warning("a stored alert cannot be read; hooks may not be notified that it ended")
         return None
 
 

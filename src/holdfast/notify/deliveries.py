@@ -41,14 +41,14 @@ log = logging.getLogger("holdfast")
 RETRY = Retry(max=12, backoff=("5s", "30s", "2m", "10m", "30m", "1h", "2h", "4h"), jitter=0.2)
 TIMEOUT_SECONDS = 60.0  # the poster gives up long before
 KEEP_SECONDS = 86_400.0
-GIVE_UP_SECONDS = 86_400.0  # what has waited that long is a person's business
+GIVE_UP_SECONDS = 86_400.0  # a delivery that has waited that long needs a person
 LONGEST_WAIT_SECONDS = 900.0
 JITTER = 0.3
 NOT_HERE_SECONDS = 600.0  # for a rolling start of all processes with a new file
 NOT_HERE_REST_SECONDS = 15.0
 NO_ROOM_REST_SECONDS = 5.0
-CALLBACKS = DELIVERIES * 3 // 4  # at a time: who may only submit cannot take all room from hooks
-OF_HOOK = DELIVERIES * 3 // 4  # at a time at one host: one that hangs leaves room for others
+CALLBACKS = DELIVERIES * 3 // 4  # at a time: submitters cannot take all slots from hooks
+OF_HOOK = DELIVERIES * 3 // 4  # at a time at one host: one that hangs leaves slots for others
 GONE = 410
 BUSY = (429, 503)
 JSON_HEADERS = {"content-type": "application/json", "user-agent": "holdfast"}
@@ -66,16 +66,11 @@ def can_deliver(hooks: Hooks) -> bool:
 
 def declare(app: Holdfast, hooks: Hooks) -> TaskType:
     """Return the task type of deliveries, which every app has."""
-    deliverer = Deliverer(app, hooks)
-
-    async def deliver(ctx: Context, told: Delivery) -> dict[str, Any]:
-        return await deliverer.deliver(ctx, told)
-
     return own_type(
         notification.TYPE,
         notification.QUEUE,
         notification.STAGE,
-        deliver,
+        Deliverer(app, hooks).deliver,
         payload=Codec(Delivery),
         retry=RETRY,
         timeout_seconds=TIMEOUT_SECONDS,
@@ -84,7 +79,7 @@ def declare(app: Holdfast, hooks: Hooks) -> TaskType:
 
 
 class NotHere(Exception):
-    """This process cannot send the message; a process with a newer file may."""
+    """The message cannot be sent by this process; one with a newer file of hooks may send it."""
 
 
 class SignedMessage(NamedTuple):
@@ -97,58 +92,60 @@ class Deliverer:
     def __init__(self, app: Holdfast, hooks: Hooks) -> None:
         self._app = app
         self._hooks = hooks
-        # Apart: who may only submit must not be able to put the receivers of hooks to rest.
+        # Kept apart: a submitter must not be able to give the receivers of hooks a pause.
         self._of_callbacks, self._of_others = Receivers(app), Receivers(app)
         self._shares = Shares(CALLBACKS)
         self._posters: dict[Allowed, Poster] = {}
 
-    async def deliver(self, ctx: Context, told: Delivery) -> dict[str, Any]:
-        if told.to == notification.NOBODY:
+    async def deliver(self, ctx: Context, delivery: Delivery) -> dict[str, Any]:
+        if delivery.to == notification.NOBODY:
             return {"status": None}
         try:
-            letter = self._letter(ctx, told)
+            message = self._message(ctx, delivery)
         except NotHere as error:
             return await self._later(ctx, NOT_HERE_REST_SECONDS, str(error), NOT_HERE_SECONDS)
         try:
-            allowed = self._hooks.allowed_to(told.to)
-            receiver = allowed.target(letter.url).authority
-            answered = await self._post(ctx, letter, told)
+            allowed = self._hooks.allowed_to(delivery.to)
+            receiver = allowed.target(message.url).authority
+            answered = await self._post(ctx, message, delivery)
         except UrlRefused as error:
             raise Permanent(str(error)) from None
         except CannotResolveNow as error:
             return await self._later(ctx, NO_ROOM_REST_SECONDS, str(error))
         if answered.status in BUSY and answered.retry_after_seconds is not None:
-            said = f"{receiver} answered {answered.status}"
-            return await self._later(ctx, answered.retry_after_seconds, said)
-        bot = self._app.bot if notification.is_chat(told.to) else None
-        judged = bot.judge(answered.status) if bot is not None else None
-        return judged or _judged(answered, receiver)
+            reason = f"{receiver} answered {answered.status}"
+            return await self._later(ctx, answered.retry_after_seconds, reason)
+        bot = self._app.bot if notification.is_chat(delivery.to) else None
+        result = bot.judge(answered.status) if bot is not None else None
+        return result or _judge(answered.status, receiver)
 
-    async def _post(self, ctx: Context, letter: SignedMessage, told: Delivery) -> Answered:
-        """A host that does not answer is left alone as a whole; of one that answers, only the
-        address that fails: others share the host."""
-        is_callback = told.to == notification.CALLBACK
+    async def _post(self, ctx: Context, message: SignedMessage, delivery: Delivery) -> Answered:
+        """Post the message, unless its receiver has a pause or no free slot.
+
+        A host that does not answer gets a pause as a whole. Of a host that answers, only the
+        address that fails gets one, because others share the host.
+        """
+        is_callback = delivery.to == notification.CALLBACK
         known = self._of_callbacks if is_callback else self._of_others
-        allowed, address = self._hooks.allowed_to(told.to), letter.url.partition("?")[0]
-        host = allowed.target(letter.url).shown
+        allowed, address = self._hooks.allowed_to(delivery.to), message.url.partition("?")[0]
+        host = allowed.target(message.url).shown
         if wait := max(known.wait_seconds(host), known.wait_seconds(address)):
             await self._later(ctx, wait, f"{host} has failed {FAILURES_MAX} times in a row")
-        sharers = (("tenant", told.tenant), ("receiver", host)) if is_callback else ()
+        sharers = (("tenant", delivery.tenant), ("receiver", host)) if is_callback else ()
         if not self._shares.has_room(*sharers):
-            says = f"{host} or the tenant has its share of {CALLBACKS} callbacks under way"
-            await self._later(ctx, NO_ROOM_REST_SECONDS, says)
+            reason = f"{host} or the tenant has its share of {CALLBACKS} callbacks under way"
+            await self._later(ctx, NO_ROOM_REST_SECONDS, reason)
         if not is_callback and known.under_way(host) >= OF_HOOK:
-            await self._later(ctx, NO_ROOM_REST_SECONDS, f"{OF_HOOK} are under way to {host}")
+            reason = f"{OF_HOOK} deliveries are under way to {host}"
+            await self._later(ctx, NO_ROOM_REST_SECONDS, reason)
         with (
             self._shares.place(*sharers) if is_callback else nullcontext(),
             known.attempt(host) as at_host,
             known.attempt(address) as at_address,
         ):
             try:
-                answered = await self._posting(allowed).post(
-                    letter.url, letter.body, letter.headers
-                )
-            except (CannotResolveNow, UrlRefused):  # it was not asked
+                answered = await self._poster(allowed).post(*message)
+            except (CannotResolveNow, UrlRefused):  # the receiver was not asked
                 at_host.answered = at_address.answered = None
                 raise
             at_host.answered, at_address.answered = True, answered.status < 500
@@ -167,40 +164,36 @@ class Deliverer:
         waits = ctx.data.get("waits", {}) if ctx.data.get("run") == run else {}
         since = waits.get(kind, now)
         if now - since > limit_seconds:
-            raise Permanent(f"put off again and again: {why}")
+            raise Permanent(f"postponed again and again: {why}")
         ctx.data.update(run=run, waits={**waits, kind: since})
         wait = max(1.0, seconds, min(LONGEST_WAIT_SECONDS, (now - since) / 4))
         raise Snooze(stretch(wait, JITTER, self._app.chance.random()), why)
 
-    def _letter(self, ctx: Context, told: Delivery) -> SignedMessage:
-        if told.to == notification.CALLBACK:
-            return self._signed(ctx, told, told.url)
-        if notification.is_chat(told.to):
-            return self._answer(told)
-        hook = self._hooks.find(told.to)
+    def _message(self, ctx: Context, delivery: Delivery) -> SignedMessage:
+        to, bot = delivery.to, self._app.bot
+        if to == notification.CALLBACK:
+            return self._sign(ctx, delivery, delivery.url)
+        if notification.is_chat(to):
+            if bot is None:
+                setting = f"{PREFIX}{to.upper()}_TOKEN"
+                raise NotHere(f"no {to.title()} bot is configured here; see {setting}")
+            # The chat recognises us by the bot's token, which is in the address.
+            return SignedMessage(bot.address(), bot.answer(delivery), JSON_HEADERS)
+        hook = self._hooks.find(to)
         if hook is None:
-            raise NotHere(f"no hook {told.to.removeprefix(notification.HOOK)!r} is configured here")
-        return self._signed(ctx, told, hook.url)
+            raise NotHere(f"no hook {to.removeprefix(notification.HOOK)!r} is configured here")
+        return self._sign(ctx, delivery, hook.url)
 
-    def _answer(self, told: Delivery) -> SignedMessage:
-        """Return the message to a chat, which recognises us by the bot's token."""
-        bot = self._app.bot
-        if bot is None:
-            raise NotHere(
-                f"no {told.to.title()} bot is configured here; see {PREFIX}{told.to.upper()}_TOKEN"
-            )
-        return SignedMessage(bot.address(), bot.answer(told), JSON_HEADERS)
-
-    def _signed(self, ctx: Context, told: Delivery, url: str) -> SignedMessage:
+    def _sign(self, ctx: Context, delivery: Delivery, url: str) -> SignedMessage:
         """Return the message with its signature, as Standard Webhooks define it; the id is the same
         for each attempt.
         """
-        said = {"type": told.event, "timestamp": iso(told.at), "data": told.data}
-        body, now = msgspec.json.encode(said), int(self._app.clock.now())
+        content = {"type": delivery.event, "timestamp": iso(delivery.at), "data": delivery.data}
+        body, now = msgspec.json.encode(content), int(self._app.clock.now())
         message_id = ctx.task_id.replace(".", "-")  # a dot divides what is signed
-        secrets = self._hooks.secrets_of(told.to, told.tenant)
+        secrets = self._hooks.secrets_of(delivery.to, delivery.tenant)
         if not secrets:
-            raise NotHere("no secret is configured here to sign it with")
+            raise NotHere("no secret to sign the message is configured here")
         headers = {
             **JSON_HEADERS,
             "webhook-id": message_id,
@@ -209,7 +202,7 @@ class Deliverer:
         }
         return SignedMessage(url, body, headers)
 
-    def _posting(self, allowed: Allowed) -> Poster:
+    def _poster(self, allowed: Allowed) -> Poster:
         if allowed not in self._posters:
             from holdfast.notify.post import Poster
 
@@ -218,12 +211,12 @@ class Deliverer:
         return self._posters[allowed]
 
 
-def _judged(answered: Answered, receiver: str) -> dict[str, Any]:
-    status = answered.status
+def _judge(status: int, receiver: str) -> dict[str, Any]:
+    """Return the result of a delivery that was accepted; raise for every other status."""
     if 200 <= status < 300:
         return {"status": status}
     if 300 <= status < 400:
-        raise Permanent(f"{receiver} answered {status}: redirects are not followed, mend the URL")
+        raise Permanent(f"{receiver} answered {status}: redirects are not followed, change the URL")
     if status == GONE:
-        raise Permanent(f"{receiver} answered {status}: it wants no more of these")
+        raise Permanent(f"{receiver} answered {status}: it wants no more deliveries")
     raise NotDelivered(f"{receiver} answered {status}")

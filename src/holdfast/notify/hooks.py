@@ -1,6 +1,7 @@
-"""The file that says who is told of what, and with which secrets: `HOLDFAST_WEBHOOKS`.
+"""The file of hooks, `HOLDFAST_WEBHOOKS`: who receives which events, signed with which secrets.
 
-It is read at the start. Secrets are in it and nowhere else: not in the store, not in a log.
+The process reads it at its start. Secrets are in it and nowhere else: not in the store, not in a
+log.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ log = logging.getLogger("holdfast")
 FILE = f"{PREFIX}WEBHOOKS"
 HOOKS_MAX = 50
 FILTERS = ("types", "tenants", "queues")
-SECRETS_MAX = 2  # the new one and the old one, while receivers are told the new one
+SECRETS_MAX = 2  # the new one and the old one, until all receivers have the new one
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):
-    """The receivers that deliveries may go to. Hooks and the bot are named by who runs this,
-    callbacks by whoever submits: what is open to the ones is not open to the others."""
+    """The receivers that deliveries may go to.
+
+    The operator names hooks and the bot, a submitter names callbacks: each has its own list of
+    allowed addresses.
+    """
 
     allowed: Allowed
     callbacks_allowed: Allowed
@@ -57,10 +61,10 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         Each tenant, and tasks without a tenant, have their own callback secret: whoever can verify
         a message can also make one, and must not be able to make another tenant's.
         """
-        found = self.secrets.get(to.removeprefix(notification.HOOK), ())
+        secrets = self.secrets.get(to.removeprefix(notification.HOOK), ())
         if to == notification.CALLBACK:
-            return tuple(secret.derived(tenant) for secret in found)
-        return found
+            return tuple(secret.derive(tenant) for secret in secrets)
+        return secrets
 
 
 class _Callbacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,19 +88,19 @@ class _Book(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load(settings: Settings) -> Hooks:
     hooks = Hooks(
-        allowed=_allowed(f"{PREFIX}WEBHOOK_ALLOW", settings.webhook_allow),
-        callbacks_allowed=_allowed(f"{PREFIX}CALLBACK_ALLOW", settings.callback_allow),
+        allowed=_parse_allowed(f"{PREFIX}WEBHOOK_ALLOW", settings.webhook_allow),
+        callbacks_allowed=_parse_allowed(f"{PREFIX}CALLBACK_ALLOW", settings.callback_allow),
     )
     if settings.webhooks is None:
         return hooks
     path = settings.webhooks
     try:
-        return _checked(_read(path), hooks)
+        return _add_hooks(_read(path), hooks)
     except InvalidInput as error:
         raise InvalidSetting(FILE, str(path), str(error)) from error
 
 
-def _allowed(name: str, words: Sequence[str]) -> Allowed:
+def _parse_allowed(name: str, words: Sequence[str]) -> Allowed:
     try:
         return Allowed.parse(words, name)
     except InvalidInput as error:
@@ -112,15 +116,15 @@ def _read(path: Path) -> _Book:
     except OSError as error:
         raise InvalidInput(error.strerror or str(error)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise InvalidInput(f"it cannot be read: {error}") from None  # its lines may hold secrets
+        raise InvalidInput(f"the file cannot be read: {error}") from None  # may hold secrets
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        log.warning("%s holds secrets, and others can read it: chmod 600", path)
+        log.warning("other users can read %s, which contains secrets: run chmod 600 on it", path)
     return book
 
 
-def _checked(book: _Book, without: Hooks) -> Hooks:
+def _add_hooks(book: _Book, without: Hooks) -> Hooks:
     if len(book.hooks) > HOOKS_MAX:
-        raise InvalidInput(f"it has more than {HOOKS_MAX} hooks")
+        raise InvalidInput(f"the file has more than {HOOKS_MAX} hooks")
     secrets: dict[str, tuple[Secret, ...]] = {}
     if book.callbacks is not None:
         secrets[notification.CALLBACK] = _secrets("callbacks", book.callbacks.secret)
@@ -134,9 +138,9 @@ def _checked(book: _Book, without: Hooks) -> Hooks:
 def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
     where = f"hooks.{name}"
     if names.check("token", name) in (notification.CALLBACK, *CHATS):
-        raise InvalidInput(f"{where}: that name is the engine's")
+        raise InvalidInput(f"{where}: the engine uses that name itself")
     if not given.events:
-        raise InvalidInput(f"{where}.events is empty: name what it is told of, such as TaskFailed")
+        raise InvalidInput(f"{where}.events is empty: name events such as TaskFailed")
     if unknown := sorted(set(given.events) - notification.TELLABLE):
         known = ", ".join(sorted(notification.TELLABLE))
         raise InvalidInput(f"{where}.events: there is no {unknown[0]!r} (there are {known})")
@@ -144,15 +148,19 @@ def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
         url = allowed.check_url(given.url)
     except InvalidInput as error:
         raise InvalidInput(f"{where}.url: {error}") from error
-    listed = {one: getattr(given, one) for one in FILTERS}
-    filters = {one: frozenset(map(names.normalised, of)) for one, of in listed.items() if of}
+    filters = {
+        filter: frozenset(map(names.normalised, wanted))
+        for filter in FILTERS
+        if (wanted := getattr(given, filter))
+    }
     hook = Hook(
         name=name, url=url, events=frozenset(given.events), results=given.results, **filters
     )
     if filters and (unheard := sorted(hook.events & notification.OF_NO_TASK)):
         used = " and ".join(filters)
         raise InvalidInput(
-            f"{where}: with {used} it hears of tasks alone, never of {unheard[0]}: make two of it"
+            f"{where}: a hook with {used} receives events of tasks only, never {unheard[0]}: "
+            "make it two hooks"
         )
     return hook
 
@@ -160,7 +168,7 @@ def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
 def _secrets(where: str, given: str | list[str]) -> tuple[Secret, ...]:
     texts = [given] if isinstance(given, str) else given
     if not 0 < len(texts) <= SECRETS_MAX:
-        raise InvalidInput(f"{where}.secret: one, or two while it is being changed")
+        raise InvalidInput(f"{where}.secret: give one secret, or two while it is being changed")
     try:
         return tuple(Secret.parse(text) for text in texts)
     except InvalidInput as error:

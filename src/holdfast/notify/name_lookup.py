@@ -1,6 +1,7 @@
-"""Names, as the system resolves them: who hangs on a stranger's slow name server hangs alone.
+"""The system resolves names here, each in a thread of its own.
 
-No pool: its threads would be taken by those who hang, and it waits for them when the process ends.
+A pool would not do: lookups that hang on a slow name server would take its threads, and it waits
+for them when the process ends.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-UNDER_WAY_MAX = 128  # in the process: a thread cannot be stopped, and counts until it returns
+UNDER_WAY_MAX = 128  # in this process: a thread cannot be stopped, and counts until it returns
 
 _room = threading.BoundedSemaphore(UNDER_WAY_MAX)
 
@@ -49,7 +50,7 @@ async def addresses_of(host: str, port: int) -> list[str]:
 
 def _start(work: Callable[[], None]) -> None:
     if not _room.acquire(blocking=False):
-        raise CannotResolveNow("too many names are waiting for an answer")
+        raise CannotResolveNow("too many lookups are waiting for an answer")
     try:
         threading.Thread(target=work, name="holdfast-resolver", daemon=True).start()
     except RuntimeError:

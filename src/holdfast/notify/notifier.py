@@ -6,7 +6,7 @@ passes here, so none of them has to think of it, and none can forget it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -39,7 +39,7 @@ ALREADY_SHOWN = {"event", "taskId", "planId", "version", "at", "failure"}
 
 
 class Notifier:
-    """Makes deliveries of what is written."""
+    """Turns the events of a write into deliveries."""
 
     def __init__(self, app: Holdfast, declared: TaskType, hooks: Sequence[Hook]) -> None:
         self._app = app
@@ -55,13 +55,12 @@ class Notifier:
         if task.callback is None and not self._hooks:
             return transition
         follows = tuple(
-            self._delivery(
+            self._submission(
                 store.colocated_id(self._new_id(), task_id=task.id),
-                one,
-                self._task_data(transition, one),
-                task.trace_id,
+                _delivery(to_send, self._task_data(transition, to_send)),
+                trace_id=task.trace_id,
             )
-            for one in notification.of_task(transition, self._hooks)
+            for to_send in notification.of_task(transition, self._hooks)
         )
         return replace(transition, follows=follows) if follows else transition
 
@@ -69,12 +68,11 @@ class Notifier:
         if not self._hooks:
             return change
         follows = tuple(
-            self._delivery(
+            self._submission(
                 store.colocated_id(self._new_id(), plan_id=change.after.id),
-                one,
-                self._plan_data(change, one),
+                _delivery(to_send, self._plan_data(change, to_send)),
             )
-            for one in notification.of_plan(change, self._hooks)
+            for to_send in notification.of_plan(change, self._hooks)
         )
         return replace(change, follows=follows) if follows else change
 
@@ -89,12 +87,10 @@ class Notifier:
         keep_seconds: float | None = None,
     ) -> str:
         """Make a delivery that no write brings along, however many wait; return its id."""
-        store, now = self._app.store, self._app.clock.now()
+        store = self._app.store
         task_id = task_id or store.partitioned_id(self._new_id(), tenant=None, key=None)
-        record = replace(new_task.record(self._declared, now=now), id=task_id)
-        if keep_seconds is not None:
-            record = replace(record, keep_seconds=keep_seconds)
-        submission = decide.submit(record, self._payload(to, event, when, data), "")
+        delivery = Delivery(to=to, event=event, at=when, data=_raw(data))
+        submission = self._submission(task_id, delivery, keep_seconds=keep_seconds)
         await store.tasks.insert([submission], depth_limit=NO_LIMIT)
         return task_id
 
@@ -103,39 +99,27 @@ class Notifier:
         to, now = f"{notification.HOOK}{hook.name}", self._app.clock.now()
         return await self.notify(to, notification.PROBE, now, {"hook": hook.name})
 
-    def _delivery(
-        self, task_id: str, one: Notification, data: dict[str, Any], trace_id: str | None = None
-    ) -> Submission:
-        event = notification.name_of(one.event)
-        payload = self._payload(
-            one.to, event, one.event.at, data, url=one.url, tenant=data.get("tenantId")
-        )
-        record = new_task.record(self._declared, now=self._app.clock.now(), trace_id=trace_id)
-        return decide.submit(replace(record, id=task_id), payload, "")
-
-    def _payload(
+    def _submission(
         self,
-        to: str,
-        event: str,
-        when: float,
-        data: dict[str, Any],
+        task_id: str,
+        delivery: Delivery,
         *,
-        url: str = "",
-        tenant: str | None = None,
-    ) -> bytes:
-        body = msgspec.Raw(msgspec.json.encode(data))
-        told = Delivery(to=to, url=url, tenant=tenant, event=event, at=when, data=body)
-        return msgspec.json.encode(told)
+        trace_id: str | None = None,
+        keep_seconds: float | None = None,
+    ) -> Submission:
+        record = new_task.record(self._declared, now=self._app.clock.now(), trace_id=trace_id)
+        keep_seconds = record.keep_seconds if keep_seconds is None else keep_seconds
+        record = replace(record, id=task_id, keep_seconds=keep_seconds)
+        return decide.submit(record, msgspec.json.encode(delivery), "")
 
     def _new_id(self) -> str:
         return new_id(self._app.clock, self._app.chance)
 
     # -- the data of a delivery
 
-    def _task_data(self, transition: Transition, one: Notification) -> dict[str, Any]:
+    def _task_data(self, transition: Transition, to_send: Notification) -> dict[str, Any]:
         task, hide = transition.after, self._hide
-        facts = event_view(cast(Event, one.event), hide)
-        told = {
+        data = {
             "taskId": task.id,
             "type": task.type,
             "tenantId": task.tenant,
@@ -147,11 +131,11 @@ class Notifier:
             "version": task.version,
             "reason": text_or_none(task.reason, hide),
             "error": _error(task.failure, hide),
-            "event": {name: facts[name] for name in facts if name not in ALREADY_SHOWN},
+            "event": _leave_out(event_view(cast(Event, to_send.event), hide), ALREADY_SHOWN),
         }
-        if one.result and isinstance(one.event, TaskCompleted):
-            told |= self._result(transition.result, callback=one.url != "")
-        return told
+        if to_send.result and isinstance(to_send.event, TaskCompleted):
+            data |= self._result(transition.result, callback=to_send.url != "")
+        return data
 
     def _result(self, result: bytes | None, *, callback: bool) -> dict[str, Any]:
         if result is not None and len(result) > RESULT_LIMIT_BYTES:
@@ -159,8 +143,8 @@ class Notifier:
         hide = self._hide_declared if callback else self._hide
         return {"result": None if result is None else hide.body(result)}
 
-    def _plan_data(self, change: PlanChange, one: Notification) -> dict[str, Any]:
-        plan, facts = change.after, plan_event_view(cast(PlanEvent, one.event), self._hide)
+    def _plan_data(self, change: PlanChange, to_send: Notification) -> dict[str, Any]:
+        plan, facts = change.after, plan_event_view(cast(PlanEvent, to_send.event), self._hide)
         return {
             "planId": plan.id,
             "status": plan.status,
@@ -169,20 +153,36 @@ class Notifier:
             "progress": plan.progress,
             "wave": plan.wave,
             "reason": text_or_none(plan.reason, self._hide),
-            "event": {name: facts[name] for name in facts if name not in ALREADY_SHOWN},
+            "event": _leave_out(facts, ALREADY_SHOWN),
         }
+
+
+def _delivery(to_send: Notification, data: dict[str, Any]) -> Delivery:
+    return Delivery(
+        to=to_send.to,
+        url=to_send.url,
+        tenant=data.get("tenantId"),
+        event=notification.name_of(to_send.event),
+        at=to_send.event.at,
+        data=_raw(data),
+    )
+
+
+def _raw(data: dict[str, Any]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(data))
 
 
 def _error(failure: Failure | None, hide: Redactor) -> dict[str, Any] | None:
     """Return the error without its traceback: lines of code are for those who run it."""
-    if failure is None:
-        return None
-    told = failure_view(failure, hide)
-    return {name: value for name, value in told.items() if name != "traceback"}
+    return None if failure is None else _leave_out(failure_view(failure, hide), {"traceback"})
+
+
+def _leave_out(facts: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in names}
 
 
 class NotifyingTasks:
-    """The task part of a store: with its transitions go the deliveries that they ask for."""
+    """The task part of a store, which adds to each transition the deliveries that it needs."""
 
     def __init__(self, store: Store, notifier: Notifier) -> None:
         self._store, self._apply, self._notifier = store, store.tasks.apply, notifier
@@ -196,17 +196,13 @@ class NotifyingTasks:
 
 
 class NotifyingPlans:
-    """The plan part of a store: with its changes go the deliveries that they ask for."""
+    """The plan part of a store, which adds to each change the deliveries that it needs."""
 
     def __init__(self, store: Store, notifier: Notifier) -> None:
         self._store, self._apply, self._notifier = store, store.plans.apply, notifier
         plans = store.plans
-        self.create, self.claim, self.renew, self.wake = (
-            plans.create,
-            plans.claim,
-            plans.renew,
-            plans.wake,
-        )
+        self.create, self.claim = plans.create, plans.claim
+        self.renew, self.wake = plans.renew, plans.wake
         self.load, self.find, self.tasks = plans.load, plans.find, plans.tasks
         self.members, self.events = plans.members, plans.events
 

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.errors import NotDelivered
-from holdfast.notify.addresses import Address, Allowed, Target, unmapped
+from holdfast.notify.addresses import Address, Allowed, Target, unmap
 from holdfast.notify.name_lookup import CannotResolveNow, addresses_of
 
 try:
@@ -36,7 +36,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 TIMEOUT_SECONDS = 10.0
 ADDRESSES_TRIED_MAX = 4
-HEAD_BYTES_MAX = 64 * 1024  # of all that is read, interim answers included
+HEAD_BYTES_MAX = 64 * 1024  # of everything that is read, interim answers included
 RETRY_AFTER_SECONDS_MAX = 3600.0
 
 _posting: ContextVar[bool] = ContextVar("holdfast_posting", default=False)
@@ -44,14 +44,14 @@ _SECONDS = re.compile(r"[0-9]{1,20}")
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """Somebody answered, well or not: the status says it."""
+    """The status of an answer, and how long its sender asks us to wait."""
 
     status: int
     retry_after_seconds: float | None
 
 
 class Poster:
-    """Keeps nothing between posts: no connection, no cookie, no answer of a name server."""
+    """A poster keeps nothing between posts: no connection, no cookie, no resolved name."""
 
     def __init__(
         self,
@@ -67,16 +67,19 @@ class Poster:
         self._ssl_context = ssl_context
 
     async def close(self) -> None:
-        """Waits for nothing: what a name server still owes is not wanted any more."""
+        """Close the poster; a lookup that is still under way is not waited for."""
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
-        """UrlRefused: it must not go there. NotDelivered: there was no answer in HTTP in time.
-        CannotResolveNow: nobody was asked, for want of room."""
+        """Post a message and return the answer.
+
+        Raise UrlRefused if the message must not go there, NotDelivered if no answer in HTTP came in
+        time, and CannotResolveNow if no slot for a lookup was free.
+        """
         target = self._allowed.target(url)
         request = _request(target, body, headers)
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._exchange(request, await self._judged(target))
+                return await self._exchange(request, await self._allowed_addresses(target))
         except TimeoutError:
             problem = f"did not answer in {self._timeout_seconds:g} s"
         except CannotResolveNow:
@@ -86,16 +89,16 @@ class Poster:
         # Raised out here: within ``except`` it would carry the error, and that one the answer.
         raise NotDelivered(f"{target.shown} {problem}")
 
-    async def _judged(self, target: Target) -> list[Address]:
+    async def _allowed_addresses(self, target: Target) -> list[Address]:
         literal = target.literal
         if literal is not None:
-            return [literal]  # judged with the URL
-        found = [ip_address(text) for text in await self._resolve(target.host, target.port)]
-        self._allowed.check_addresses(target, found)
-        return found
+            return [literal]  # checked with the URL
+        addresses = [ip_address(text) for text in await self._resolve(target.host, target.port)]
+        self._allowed.check_addresses(target, addresses)
+        return addresses
 
     async def _exchange(self, request: httpcore.Request, addresses: list[Address]) -> Answered:
-        network = _JudgedNetwork(addresses, self._timeout_seconds)
+        network = _CheckedNetwork(addresses, self._timeout_seconds)
         tls = self._tls() if request.url.scheme == b"https" else None
         connection = httpcore.AsyncHTTPConnection(
             request.url.origin, ssl_context=tls, network_backend=network
@@ -115,11 +118,11 @@ class Poster:
         return self._ssl_context
 
 
-class _JudgedNetwork(httpcore.AsyncNetworkBackend):
-    """Connects to the addresses that were judged, whatever host it is asked for."""
+class _CheckedNetwork(httpcore.AsyncNetworkBackend):
+    """Connects to the addresses that were checked, whatever host it is asked for."""
 
     def __init__(self, addresses: list[Address], timeout_seconds: float) -> None:
-        self._addresses = [unmapped(address) for address in addresses[:ADDRESSES_TRIED_MAX]]
+        self._addresses = [unmap(address) for address in addresses[:ADDRESSES_TRIED_MAX]]
         self._timeout_seconds = timeout_seconds
         self._stream: httpcore.AsyncNetworkStream | None = None
 
@@ -155,7 +158,7 @@ class _JudgedNetwork(httpcore.AsyncNetworkBackend):
 
 
 class _ShortReading(httpcore.AsyncNetworkStream):
-    """Gives up on an answer that does not come to its point."""
+    """A stream that gives up on an answer whose head is too long."""
 
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -236,7 +239,7 @@ def _describe(error: Exception) -> str:
 def _describe_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"has a certificate that is not trusted: {error.verify_message}"
-    return "could not be spoken to in TLS"
+    return "failed in the TLS handshake"
 
 
 def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> float | None:

@@ -1,4 +1,4 @@
-"""One process remembers here how receivers have answered lately.
+"""The memory of one process of how receivers have answered lately.
 
 After some failures in a row a receiver gets a pause; then one delivery tests it. So a receiver that
 hangs costs one attempt at a time, however many deliveries wait for it. The pause doubles each time;
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FAILURES_MAX = 5  # in a row
 REST_SECONDS = (15.0, 300.0)  # the first one, and the longest
-SPREAD_SECONDS = 30.0  # over which those that waited come back
+SPREAD_SECONDS = 30.0  # the deliveries that waited come back over this time
 KNOWN_MAX = 1_000
 
 
@@ -37,7 +37,7 @@ class Attempt:
     def __init__(self, rests: int) -> None:
         self.rests = rests  # of its receiver, when it began
 
-    answered: bool | None = False  # until it was heard of; None: nothing is known, it was not asked
+    answered: bool | None = False  # None: the receiver was not asked, so nothing is known
 
 
 class Receivers:
@@ -83,7 +83,7 @@ class Receivers:
             receiver.failures, receiver.rests, receiver.rests_until = 0, 0, 0.0
             return
         if attempt.rests != receiver.rests:
-            return  # it began before the pause, and tells nothing new
+            return  # it began before the pause, and says nothing new
         receiver.failures += 1
         if receiver.failures >= FAILURES_MAX:
             rest = doubled_seconds(REST_SECONDS, receiver.rests)

@@ -26,7 +26,7 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
 class BadSignature(ValueError):
-    """The message is not to be trusted: it is another's, changed, or old."""
+    """The message must not be trusted: somebody else sent it, or it was changed, or it is old."""
 
     stored_name = "BadSignature"
 
@@ -58,7 +58,7 @@ class Secret:
         """Return the text of a new secret."""
         return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
-    def derived(self, tenant: str | None) -> Secret:
+    def derive(self, tenant: str | None) -> Secret:
         """Return the tenant's own secret; it does not reveal this one."""
         label = "no tenant" if tenant is None else f"tenant {tenant}"
         return Secret(hmac.digest(self._key, label.encode(), "sha256"))
@@ -78,7 +78,7 @@ def sign(known: Iterable[Secret], id: str, timestamp: int, body: bytes) -> str:
     """Return the ``webhook-signature`` header: one signature for each secret."""
     if not _ID.fullmatch(id):
         raise InvalidInput(f"{id!r} is not the id of a message: use printable ASCII without dots")
-    signed = _signed(id, str(int(timestamp)), body)
+    signed = _signed_content(id, str(int(timestamp)), body)
     signatures = " ".join(f"v1,{secret.digest(signed)}" for secret in known)
     if not signatures:
         raise InvalidInput("a message needs one secret at least")
@@ -107,11 +107,11 @@ def verify(
     if abs((time.time() if now is None else now) - int(timestamp)) > tolerance_seconds:
         raise BadSignature(f"the message's time is more than {tolerance_seconds:g} s away from now")
     known = secret if isinstance(secret, Secret) else Secret.parse(secret)
-    expected = f"v1,{known.digest(_signed(id, timestamp, body))}".encode()
-    given_ones = signatures.encode(errors="replace").split(b" ")
-    if not any(hmac.compare_digest(expected, each) for each in given_ones):
-        raise BadSignature("no signature of the message is by this secret")
+    expected = f"v1,{known.digest(_signed_content(id, timestamp, body))}".encode()
+    received = signatures.encode(errors="replace").split(b" ")
+    if not any(hmac.compare_digest(expected, signature) for signature in received):
+        raise BadSignature("no signature of the message was made with this secret")
 
 
-def _signed(id: str, timestamp: str, body: bytes) -> bytes:
+def _signed_content(id: str, timestamp: str, body: bytes) -> bytes:
     return f"{id}.{timestamp}.".encode() + body

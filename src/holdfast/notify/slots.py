@@ -12,17 +12,17 @@ from contextlib import contextmanager
 
 
 class Shares:
-    def __init__(self, places: int) -> None:
-        self._free = places
+    def __init__(self, slots: int) -> None:
+        self._free = slots
         self._taken = Counter[Hashable]()
 
     def has_room(self, *sharers: Hashable) -> bool:
-        """Tell whether each of the sharers may take one more place."""
+        """Return whether each of the sharers may take one more slot."""
         return all(self._taken[sharer] < self._free for sharer in sharers)
 
     @contextmanager
     def place(self, *sharers: Hashable) -> Iterator[None]:
-        """Take a place, which counts for each of the sharers."""
+        """Take a slot, which counts for each of the sharers."""
         self._free -= 1
         self._taken.update(sharers)
         try:

@@ -102,7 +102,7 @@ class Mongo:
             raise InvalidInput("the document must not contain an _id; the key becomes its _id")
         guard = guard_of(key, fence, scope)
         doc = {"_id": key, **fields}
-        async with self._admitted(collection, guard, doc) as into:
+        async with self._admitted_collection(collection, guard, doc) as into:
             return await _insert(into, doc)
 
     async def upsert_one(
@@ -122,7 +122,7 @@ class Mongo:
         """
         fields = _settable(check_fields(doc, kind="document"))
         guard = guard_of(key, fence, scope)
-        async with self._admitted(collection, guard, fields) as into:
+        async with self._admitted_collection(collection, guard, fields) as into:
             await _upsert(into, key, fields, guard)
 
     async def forget(
@@ -130,11 +130,11 @@ class Mongo:
     ) -> None:
         """Remove the document under the key, if there is one: for undo functions."""
         guard = guard_of(key, fence, scope)
-        async with self._admitted(collection, guard, {"_id": key}) as out_of:
+        async with self._admitted_collection(collection, guard, {"_id": key}) as out_of:
             await out_of.delete_one({"_id": key})
 
     @asynccontextmanager
-    async def _admitted(
+    async def _admitted_collection(
         self, name: object, guard: FenceGuard | None, doc: dict[str, Any]
     ) -> AsyncIterator[AsyncCollection[dict[str, Any]]]:
         """Yield the collection once a server is found and the guard admitted; translate errors."""

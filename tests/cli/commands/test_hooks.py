@@ -112,7 +112,7 @@ def test_a_new_secret_can_be_used(world: World) -> None:
 
 def test_a_tenant_gets_the_secret_of_its_callbacks(world: World, path: Path) -> None:
     told = world.cli("hooks", "secret", "--tenant", "t-1").stdout.strip()
-    assert told == Secret.parse(FILE_SECRET).derived("t-1").text()
+    assert told == Secret.parse(FILE_SECRET).derive("t-1").text()
     assert told == world.json("hooks", "secret", "--tenant", "t-1")["secret"]
     assert world.cli("hooks", "secret", "--no-tenant").stdout.strip() == SECRET
     both = world.cli("hooks", "secret", "--no-tenant", "--tenant", "t-1")
