@@ -190,7 +190,7 @@ CHANGES = {
     "DROP INDEX states_due; CREATE INDEX states_due ON states (since)": "index states_due is other",
     "CREATE UNIQUE INDEX mine ON states (type)": "unique index mine on table states is not",
     "CREATE TRIGGER mine AFTER DELETE ON tasks BEGIN SELECT 1; END": "trigger mine on table tasks",
-    "PRAGMA user_version = 2": "has format 2, but its tables do not fit it",
+    "PRAGMA user_version = 2": "claims format 2, but its tables are not those of that format",
     "PRAGMA user_version = 0": "table audits is there already",
     "DROP TABLE refusals; CREATE TABLE refusals (says TEXT, count TEXT)": "refusals.says is other",
 }

@@ -96,7 +96,7 @@ class SqliteStore(SinglePartition):
             clock = boot.set_clock(db, self._clock, boot_id)
             db.execute(SQL["commit"])
         except apsw.Error as error:
-            raise faults.translated(error, self.path, db.system_errno) from error
+            raise faults.translate(error, self.path, db.system_errno) from error
         return clock
 
     async def close(self) -> None:

@@ -59,7 +59,7 @@ class Copying:
             _sync(self._part)
             self._name()
         except apsw.Error as error:
-            raise faults.translated(error, self._part) from error
+            raise faults.translate(error, self._part) from error
         except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
             raise _unwritable(self._target, error) from error
         finally:

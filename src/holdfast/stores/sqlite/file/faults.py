@@ -1,10 +1,11 @@
-"""Errors of the driver, translated into the errors that the engine knows."""
+"""The faults of a store's file, translated from the driver's errors into errors of the engine."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -19,94 +20,77 @@ from holdfast.domain.errors import (
     StoreUnusable,
 )
 
-# SQLite calls a file that may not grow an I/O error; to those who write it is the same as full.
-EFFECTIVE = os.access in os.supports_effective_ids
+# SQLite calls a file that may not grow an I/O error; for a writer it is the same as a full disk.
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+EFFECTIVE = os.access in os.supports_effective_ids
 SHOWN_FAULTS = 5
 
 
-def translated(error: Exception, path: Path, system_errno: int = 0) -> Exception:
-    """Return the fault in the engine's words; an error that is no fault of the file stays."""
-    if isinstance(error, apsw.IOError) and system_errno in NO_ROOM:
-        return full(path)
-    for kinds, told in _FAULTS:
-        if isinstance(error, kinds):
-            return told(path, error)
-    return error
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The error for a fault, and its message, into which the path and further facts are put."""
+
+    error: type[StoreError]
+    message: str
+
+    def __call__(self, path: Path, *facts: object) -> StoreError:
+        return self.error(self.message.format(path, *facts))
 
 
-def full(path: Path, _: Exception | None = None) -> StoreFull:
-    return StoreFull(f"no room left for {path}: nothing was written; free some space on its disk")
+full = Fault(
+    StoreFull, "the disk has no room left for {}: nothing was written; free some space on it"
+)
+not_a_database = Fault(
+    StoreForeign, "{} is not an SQLite file: name another file, or move this one away"
+)
+not_ours = Fault(
+    StoreForeign, "{} is an SQLite file of another program: name another file for Holdfast"
+)
+other_namespace = Fault(
+    StoreForeign,
+    "{} belongs to namespace {!r}, not {!r}: "
+    "give each namespace a file of its own, or set HOLDFAST_NAMESPACE",
+)
+too_new = Fault(
+    StoreTooNew, "{} has format {}, but this Holdfast knows formats up to {}: upgrade Holdfast"
+)
+not_open = Fault(StoreUnavailable, "{} is not open: await store.open() first")
+away = Fault(StoreUnavailable, "{} cannot be read or written now: {}")
+is_moved = Fault(
+    StoreUnusable,
+    "{} was moved or removed while it was open: nothing more is written; "
+    "bring the file back, then restart all processes that use it",
+)
+log_removed = Fault(
+    StoreUnusable,
+    "{1} was removed while it was open: nothing more is written; stop all processes that use {0} "
+    "with SIGTERM (a kill loses what they had accepted), then start them again",
+)
+commit_lost = Fault(StoreUnusable, "the last commit to {} may be lost: {}")
+is_damaged = Fault(
+    StoreUnusable,
+    "{} is damaged ({}): stop all workers, then restore a backup "
+    "or save what is left with `sqlite3 FILE .recover`",
+)
+after_fork = Fault(
+    StoreUnusable, "{} was opened before a fork: open the store in the process that uses it"
+)
+wrong_layout = Fault(
+    StoreUnusable,
+    "{} claims format {}, but its tables are not those of that format: {}; "
+    "another program changed the file, or it is damaged: restore a backup",
+)
 
 
-def not_a_database(path: Path, _: Exception) -> StoreForeign:
-    return StoreForeign(f"{path} is not an SQLite file: name another file, or move this one away")
+def is_locked(path: Path, error: Exception) -> StoreUnavailable:
+    fault = StoreUnavailable(f"{path} is locked by another process: {error}")
+    fault.unwritten = True
+    return fault
 
 
-def locked(path: Path, error: Exception) -> StoreUnavailable:
-    told = StoreUnavailable(f"{path} is locked by another process: {error}")
-    told.unwritten = True
-    return told
-
-
-def away(path: Path, error: Exception) -> StoreUnavailable:
-    return StoreUnavailable(f"{path} cannot be read or written now: {error}")
-
-
-def moved(path: Path) -> StoreUnusable:
-    return StoreUnusable(
-        f"{path} was moved or removed while it was open: nothing more is written; "
-        "bring the file back, then restart all processes that use it"
-    )
-
-
-def log_removed(path: Path, name: str) -> StoreUnusable:
-    return StoreUnusable(
-        f"{name} was removed while it was open: nothing more is written; stop all processes that "
-        f"use {path} with SIGTERM (a kill loses what they had accepted), then start them again"
-    )
-
-
-def taken_away(path: Path, error: Exception) -> StoreUnusable:
-    return StoreUnusable(f"the last commit to {path} may be lost: {error}")
-
-
-def unfit(path: Path, version: int, faults: Sequence[str]) -> StoreUnusable:
-    shown = "; ".join(faults[:SHOWN_FAULTS]) + ("; …" if len(faults) > SHOWN_FAULTS else "")
-    return StoreUnusable(
-        f"{path} says that it has format {version}, but its tables do not fit it: {shown}; "
-        "it was changed past Holdfast or damaged: restore a backup"
-    )
-
-
-def damaged(path: Path, error: Exception) -> StoreUnusable:
-    return StoreUnusable(
-        f"{path} is damaged ({error}): stop all workers, then restore a backup "
-        "or save what is left with `sqlite3 FILE .recover`"
-    )
-
-
-def other(path: Path, error: Exception) -> StoreError:
-    return StoreError(f"{path}: {type(error).__name__}: {error}")
-
-
-def not_ours(path: Path) -> StoreForeign:
-    return StoreForeign(
-        f"{path} is an SQLite file of another program: name another file for Holdfast"
-    )
-
-
-def other_namespace(path: Path, found: str, wanted: str) -> StoreForeign:
-    return StoreForeign(
-        f"{path} belongs to namespace {found!r}, not {wanted!r}: "
-        "give each namespace a file of its own, or set HOLDFAST_NAMESPACE"
-    )
-
-
-def too_new(path: Path, found: int, known: int) -> StoreTooNew:
-    return StoreTooNew(
-        f"{path} has format {found}, this Holdfast knows up to {known}: upgrade Holdfast"
-    )
+def unfit(path: Path, version: int, differences: Sequence[str]) -> StoreError:
+    more = "; …" if len(differences) > SHOWN_FAULTS else ""
+    return wrong_layout(path, version, "; ".join(differences[:SHOWN_FAULTS]) + more)
 
 
 def not_writable(path: Path, _: Exception | None = None) -> StoreNotWritable:
@@ -123,25 +107,23 @@ def not_writable(path: Path, _: Exception | None = None) -> StoreNotWritable:
     )
 
 
-def after_fork(path: Path) -> StoreUnusable:
-    return StoreUnusable(
-        f"{path} was opened before a fork: open the store in the process that uses it"
-    )
-
-
-def not_open(path: Path) -> StoreUnavailable:
-    return StoreUnavailable(f"{path} is not open: await store.open() first")
-
-
-_FAULTS: tuple[
-    tuple[type[Exception] | tuple[type[Exception], ...], Callable[[Path, Exception], StoreError]],
-    ...,
-] = (
-    (apsw.FullError, full),
-    ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError), locked),
+_FAULTS: tuple[tuple[tuple[type[Exception], ...], Callable[[Path, Exception], StoreError]], ...] = (
+    ((apsw.FullError,), full),
+    ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError), is_locked),
     ((apsw.IOError, apsw.NoMemError, apsw.InterruptError), away),
     ((apsw.NotADBError, apsw.FormatError), not_a_database),
-    (apsw.CorruptError, damaged),
+    ((apsw.CorruptError,), is_damaged),
     ((apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError), not_writable),
-    (apsw.Error, other),
 )
+
+
+def translate(error: Exception, path: Path, system_errno: int = 0) -> Exception:
+    """Return the fault as an error of the engine; an error that is no fault of the file stays."""
+    if isinstance(error, apsw.IOError) and system_errno in NO_ROOM:
+        return full(path)
+    for kinds, fault in _FAULTS:
+        if isinstance(error, kinds):
+            return fault(path, error)
+    if isinstance(error, apsw.Error):
+        return StoreError(f"{path}: {type(error).__name__}: {error}")
+    return error

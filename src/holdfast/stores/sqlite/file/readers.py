@@ -71,7 +71,7 @@ def within_snapshot(db: apsw.Connection, read: Callable[[ReadView], T], path: Pa
         with snapshot(db):
             return read(ReadView(db))
     except apsw.Error as error:
-        raise faults.translated(error, path, db.system_errno) from error
+        raise faults.translate(error, path, db.system_errno) from error
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def open_writer(path: Path, *, namespace: str, lock_seconds: float) -> apsw.Conn
         _check_namespace(db, path, namespace)
         db.execute(SQL["commit"])
     except Exception as error:
-        fault = faults.translated(error, path, db.system_errno)
+        fault = faults.translate(error, path, db.system_errno)
         db.close()
         raise fault from error
     return db
@@ -54,7 +54,7 @@ def open_reader(path: Path) -> apsw.Connection:
     try:
         db = _connect(path)
     except apsw.Error as error:
-        raise faults.translated(error, path) from error
+        raise faults.translate(error, path) from error
     db.set_busy_timeout(1000)  # readers meet a lock only while a dead writer's log is recovered
     _run(db, SQL["reading"])
     return db
@@ -90,7 +90,7 @@ def _connect(path: Path) -> apsw.Connection:
     try:
         return apsw.Connection(str(path), flags=flags, statementcachesize=256)
     except apsw.Error as error:
-        raise faults.translated(error, path) from error
+        raise faults.translate(error, path) from error
 
 
 def _check_owner(db: apsw.Connection, path: Path) -> None:

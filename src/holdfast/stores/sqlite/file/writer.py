@@ -76,7 +76,7 @@ class Identity:
         try:
             self.check()
         except StoreUnusable as error:
-            raise faults.taken_away(self._path, error) from error
+            raise faults.commit_lost(self._path, error) from error
 
     def _inode_at(self, name: str) -> Inode:
         try:
@@ -89,7 +89,7 @@ class Identity:
 
     def _missing_file(self, name: str) -> Exception:
         if name == self._names[0]:
-            return faults.moved(self._path)
+            return faults.is_moved(self._path)
         return faults.log_removed(self._path, name)
 
 
@@ -299,7 +299,7 @@ class Writer:
 
     def _translate(self, error: Exception) -> Exception:
         system_errno = 0 if self._broken else self._db.system_errno
-        return faults.translated(error, self._path, system_errno)
+        return faults.translate(error, self._path, system_errno)
 
 
 class _Spoiled(Exception):
