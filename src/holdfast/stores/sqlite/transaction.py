@@ -139,7 +139,7 @@ class Txn:
         pending, self._pending, self._size = self._pending, defaultdict(list), 0
         for name in WRITES:
             if rows := pending.pop(name, None):
-                self.db.execute(SQL[name], (listed(rows),))
+                self.db.execute(SQL[name], (json_list(rows),))
         assert not pending, f"nobody writes {', '.join(pending)}"
 
     # -- numbers that rise
@@ -164,7 +164,7 @@ class Txn:
 
     def positions(self, ids: Collection[str]) -> dict[str, TaskPosition]:
         """Return where tasks are; ask again for one that was written since."""
-        rows = self.rows("standings_of", listed(ids))
+        rows = self.rows("standings_of", json_list(ids))
         self.written.difference_update(row[1] for row in rows)
         self._first_in_line.clear()
         return {row[0]: TaskPosition._make(row) for row in rows}
@@ -253,7 +253,7 @@ class Txn:
             for name in new:
                 self._tenants[name], self._tenants_read[name] = TenantLine(), (None, 0, 0)
             for name, active, fence, waiting, place, hold, leased in self.rows(
-                "tenants_get", listed(new)
+                "tenants_get", json_list(new)
             ):
                 rests = place is None or opens_line(place, hold)
                 self._tenants[name] = TenantLine(
@@ -264,7 +264,7 @@ class Txn:
         if waiting:
             self._first_in_line |= {
                 name: FirstInLine(*first)
-                for name, *first in self.rows("line_heads", listed(waiting))
+                for name, *first in self.rows("line_heads", json_list(waiting))
             }
 
     def tenant(self, name: str) -> TenantLine:
@@ -332,7 +332,7 @@ class Txn:
     def _take_first(self, name: str) -> FirstInLine | None:
         first = self._first_in_line.pop(name, None)
         if first is None or first.n in self.written:
-            rows = self.rows("line_heads", listed((name,)))
+            rows = self.rows("line_heads", json_list((name,)))
             first = FirstInLine(*rows[0][1:]) if rows else None
         return first
 
@@ -445,7 +445,7 @@ class Txn:
             if (state := (tenant.active, tenant.fence, tenant.waiting)) != self._tenants_read[name]
         ]
         if changed:
-            self.run("tenant_put", listed(changed))
+            self.run("tenant_put", json_list(changed))
         for key, count in self._totals.items():
             if count:
                 self.run("totals_add", *key, count)
@@ -459,6 +459,6 @@ class Txn:
             (self.due_count,) = self.row("due_count_raise")
 
 
-def listed(rows: Iterable[Any]) -> str:
-    """Rows for a statement that takes a list."""
+def json_list(rows: Iterable[Any]) -> str:
+    """Encode rows for a statement that takes a JSON list."""
     return codec.encode(rows).decode()

@@ -89,13 +89,11 @@ def _set_trigger_aside(txn: Txn, name: str) -> bool:
 
 # -- plans
 
-NOBODY = rows.PlanLease(0, None, None, None)
-
 
 def _of_plan(look: Source, row: Any) -> Iterator[PlanComplaint]:
     plan_id, _, created_at, *columns, body = row
     try:
-        plan = rows.plan_of(body, NOBODY)
+        plan = rows.plan_of(body, rows.NO_LEASE)
         there = _count_members(look, plan)
         codec.decode_plan_tasks((look.row("plan_tasks_of", plan_id) or ("",))[0].encode())
     except SerialisationError as error:
@@ -133,7 +131,7 @@ def _format_counts(counts: tuple[Counts, ...]) -> list[dict[str, int]]:
 def _read_plan(txn: Txn, name: str) -> tuple[int, Plan, str, bool] | None:
     """Return a plan's number and record, and whether a driver has it."""
     found = txn.row("plan_of", name)
-    plan = rows.readable(name, found[-1], NOBODY) if found else None
+    plan = rows.readable(name, found[-1], rows.NO_LEASE) if found else None
     if found is None or plan is None or plan.id != name:
         return None
     return found[0], plan, found[-1], found[3] is not None

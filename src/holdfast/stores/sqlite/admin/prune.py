@@ -1,9 +1,8 @@
-"""Cleaning up by kind and age. Nothing unsettled is ever trimmed."""
+"""Retention deletes old records, by kind and age. It never deletes anything unsettled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -12,13 +11,13 @@ from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.sqlite.admin import audit
 from holdfast.stores.sqlite.file.writer import Writer
-from holdfast.stores.sqlite.plans import verbs
+from holdfast.stores.sqlite.plans import rows as plan_rows
 from holdfast.stores.sqlite.tasks.claim import leave
 from holdfast.stores.sqlite.tasks.placement import set_aside
 from holdfast.stores.sqlite.tasks.records import record_row
 from holdfast.stores.sqlite.tasks.store import delete
 from holdfast.stores.sqlite.transaction import Txn
-from holdfast.stores.sqlite.triggers import verbs as trigger_verbs
+from holdfast.stores.sqlite.triggers import rows as trigger_rows
 
 BATCH = 500  # in one transaction: others must get their turn
 
@@ -42,37 +41,22 @@ async def in_steps(
     dry_run: bool,
     ignore_keep: bool = False,
 ) -> int:
+    """Delete up to ``limit`` old records of a kind, a batch in each transaction."""
+
+    def prune(txn: Txn) -> int:
+        age = Age(txn, older_than_seconds, ignore_keep=ignore_keep)
+        pruned = _PRUNERS[kind](txn, age, step, dry_run)
+        txn.shrink |= pruned > 0 and not dry_run
+        return pruned
+
     done = 0
     while done < limit:
         step = limit - done if dry_run else min(limit - done, BATCH)
-        work = partial(
-            prune,
-            kind=kind,
-            older_than_seconds=older_than_seconds,
-            limit=step,
-            dry_run=dry_run,
-            ignore_keep=ignore_keep,
-        )
-        found = await writer.do(work, weight=step)
-        done += found
-        if dry_run or found < step:
+        pruned = await writer.do(prune, weight=step)
+        done += pruned
+        if dry_run or pruned < step:
             break
     return done
-
-
-def prune(
-    txn: Txn,
-    kind: Kept,
-    older_than_seconds: float,
-    limit: int,
-    *,
-    dry_run: bool,
-    ignore_keep: bool = False,
-) -> int:
-    age = Age(txn, older_than_seconds, ignore_keep=ignore_keep)
-    found = _PRUNERS[kind](txn, age, limit, dry_run)
-    txn.shrink |= found > 0 and not dry_run
-    return found
 
 
 def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
@@ -93,7 +77,7 @@ def _delete_each(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
     for row in map(record_row, rows):
         task = txn.read(row)
         if task is None:
-            # It is for a person to look at, and would be met here for ever.
+            # A person must look at it; here, each run would meet it again.
             set_aside(txn, row.position.n)
         else:
             delete(txn, task)
@@ -101,17 +85,34 @@ def _delete_each(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
 
 
 def _triggers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    return trigger_verbs.prune(txn, age.kept_until, age.before, limit, dry_run=dry_run)
+    rows = txn.rows("outdated_triggers", age.kept_until, age.before, limit)
+    deleted = len(rows)
+    for trigger_id, body in () if dry_run else rows:
+        if trigger_rows.readable(trigger_id, body) is None:
+            txn.run("trigger_set_aside", trigger_id)
+            deleted -= 1
+        else:
+            txn.run("trigger_remove", trigger_id)
+    return deleted
 
 
 def _plans(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    return verbs.prune(txn, age.kept_until, age.before, limit, dry_run=dry_run)
+    rows = txn.rows("outdated_plans", age.kept_until, age.before, limit)
+    deleted = len(rows)
+    for n, body in () if dry_run else rows:
+        if plan_rows.readable(f"number {n}", body, plan_rows.NO_LEASE) is None:
+            txn.run("plan_set_aside", n)
+            deleted -= 1
+        else:
+            for table in ("plan", "plan_tasks", "plan_members", "plan_events"):
+                txn.run(f"{table}_delete", n)
+    return deleted
 
 
 def _checkpoints(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     found = txn.rows("outdated_checkpoints", age.before, limit)
     for n, body in () if dry_run else found:
-        # What the stages kept in it lives on: a task may still be rolled back.
+        # The data of the stages stays: a task may still be rolled back.
         data = codec.custom_data(body.encode())
         if data is not None:
             txn.run("data_keep", n, data.decode())
@@ -139,7 +140,7 @@ def _workers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
     if not dry_run:
         for (worker,) in found:
             leave(txn, worker)
-        # Who was to be drained and is not known had left before it heard of it.
+        # A worker that should drain and is not known any more had left before it learned of it.
         txn.run("switches_of_strangers", Switch.DRAIN)
         txn.forget_switches()
     return len(found)

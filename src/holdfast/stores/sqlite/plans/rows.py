@@ -39,6 +39,9 @@ class PlanLease(NamedTuple):
         return Lease(owner=self.owner, fence=self.fence, id=self.lease_id, until=self.until)
 
 
+NO_LEASE = PlanLease(0, None, None, None)
+
+
 class PlanColumns(NamedTuple):
     """The columns of a plan that follow from its record."""
 

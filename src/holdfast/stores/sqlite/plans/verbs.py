@@ -22,7 +22,7 @@ from holdfast.ports import DuePlans, Topic
 from holdfast.stores.sqlite.plan_trigger_leases import lease_end, next_seconds
 from holdfast.stores.sqlite.plans.rows import PlanLease, columns_of, plan_of, readable
 from holdfast.stores.sqlite.tasks import queue
-from holdfast.stores.sqlite.transaction import Txn, listed
+from holdfast.stores.sqlite.transaction import Txn, json_list
 
 replace = msgspec.structs.replace
 
@@ -92,7 +92,7 @@ def claim(txn: Txn, owner: str, limit: int, lease_seconds: float) -> DuePlans:
             plans.append(plan)
             leases.append((n, fence, lease.id))
     if leases:
-        txn.run("plans_lease", listed(leases), owner, txn.boot, until)
+        txn.run("plans_lease", json_list(leases), owner, txn.boot, until)
     first, first_lease = txn.row("plans_first"), txn.row("plans_first_lease")
     waits = next_seconds(txn, first, first_lease, now=txn.now)
     return DuePlans(plans=tuple(plans), next_seconds=waits)
@@ -114,7 +114,7 @@ def renew(txn: Txn, plan_id: str, lease_id: str, lease_seconds: float) -> bool:
 
 
 def wake(txn: Txn, plan_ids: Sequence[str]) -> None:
-    txn.run("plans_wake", round(txn.now, 6), listed(plan_ids))
+    txn.run("plans_wake", round(txn.now, 6), json_list(plan_ids))
     if txn.db.changes() > 0:
         txn.topics.add(Topic.DUE)
 
@@ -155,9 +155,9 @@ def _move(txn: Txn, n: int, change: PlanChange) -> None:
     waiting = [number for number, member in moves.items() if member == WAITING]
     others = [(i, m.state, m.version) for i, m in moves.items() if m != WAITING]
     if waiting:
-        txn.run("plan_members_wait", n, listed(waiting))
+        txn.run("plan_members_wait", n, json_list(waiting))
     if others:
-        txn.run("plan_members_put", n, listed(others))
+        txn.run("plan_members_put", n, json_list(others))
 
 
 def _place(txn: Txn, row: PlanRow, change: PlanChange, lease_seconds: float) -> PlanLease:
@@ -182,16 +182,3 @@ def _put_place(txn: Txn, row: PlanRow, *place: Any) -> PlanLease:
     txn.run("plan_place", row.n, *place)
     _, lease_id, owner, _, until = place
     return PlanLease(row.fence, lease_id, owner, until)
-
-
-def prune(txn: Txn, now: float, before: float, limit: int, *, dry_run: bool) -> int:
-    found = txn.rows("outdated_plans", now, before, limit)
-    deleted = 0
-    for n, body in () if dry_run else found:
-        if readable(f"number {n}", body, PlanLease(0, None, None, None)) is None:
-            txn.run("plan_set_aside", n)
-            continue
-        for table in ("plan", "plan_tasks", "plan_members", "plan_events"):
-            txn.run(f"{table}_delete", n)
-        deleted += 1
-    return len(found) if dry_run else deleted

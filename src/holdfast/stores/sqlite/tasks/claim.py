@@ -17,7 +17,7 @@ from holdfast.ports import Beat, Claimed, Renewal, Switch
 from holdfast.stores import codec
 from holdfast.stores.sqlite.tasks.placement import set_aside
 from holdfast.stores.sqlite.tasks.records import STATUSES, bodies_of, record_row, stored_task
-from holdfast.stores.sqlite.transaction import Txn, listed
+from holdfast.stores.sqlite.transaction import Txn, json_list
 
 LEASED = Place.LEASED
 
@@ -108,7 +108,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
             txn.add("ready_delete", (queue, number))
     else:
         txn.run("ready_take", queue, rows[-1][0])
-    txn.run("lease_add", listed(leases), now, asked.worker, txn.boot, until)
+    txn.run("lease_add", json_list(leases), now, asked.worker, txn.boot, until)
     _count(txn, queue, waited)
     for n in unreadable:
         set_aside(txn, n)

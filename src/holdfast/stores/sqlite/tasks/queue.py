@@ -28,7 +28,7 @@ from holdfast.stores.sqlite.tasks.records import (
     record_row,
     submitted_json,
 )
-from holdfast.stores.sqlite.transaction import Txn, listed
+from holdfast.stores.sqlite.transaction import Txn, json_list
 
 Key = tuple[str, str]  # tenant, key
 
@@ -55,7 +55,7 @@ class ExistingTasks:
     def __init__(self, txn: Txn, batch: Sequence[EncodedSubmission]) -> None:
         tasks = [encoded.submission.task for encoded in batch]
         ids = [task.id for task in tasks]
-        self.ids = {found for (found,) in txn.rows("tasks_known", listed(ids))} if ids else set()
+        self.ids = {found for (found,) in txn.rows("tasks_known", json_list(ids))} if ids else set()
         self.owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
         txn.load_tenants({task.tenant for task in tasks if task.tenant is not None})
 
@@ -66,7 +66,7 @@ class ExistingTasks:
 
 def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
     """The tasks that these keys belong to, with their digests, if their time is not over."""
-    found = txn.rows("keys_owned", listed(keys), txn.wall) if keys else ()
+    found = txn.rows("keys_owned", json_list(keys), txn.wall) if keys else ()
     return {(tenant, key): (task_id, digest) for tenant, key, task_id, digest in found}
 
 
@@ -157,7 +157,7 @@ def expire(txn: Txn, limit: int, count_crashes: bool, alone_from: int) -> int:
 def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> int:
     """``alone_from`` None: none of them counts."""
     numbers = sorted(n for (n,) in found)
-    rows = txn.rows("records_at", listed(numbers)) if numbers else ()
+    rows = txn.rows("records_at", json_list(numbers)) if numbers else ()
     for row in map(record_row, rows):
         task = txn.read(row)
         if task is None:

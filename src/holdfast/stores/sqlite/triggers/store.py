@@ -22,7 +22,7 @@ from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores.sqlite.file.opened import Door
 from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.plan_trigger_leases import AsOf
-from holdfast.stores.sqlite.triggers import firing, verbs
+from holdfast.stores.sqlite.triggers import verbs
 from holdfast.stores.sqlite.triggers.rows import readable, trigger_of
 from holdfast.stores.sqlite.triggers.verbs import Lent
 from holdfast.stores.triggers import StoredTriggers, TriggerFilter
@@ -51,8 +51,8 @@ class SqliteTriggers(StoredTriggers):
     async def _compare_and_write(
         self, batch: Sequence[TriggerChange], depth_limit: int
     ) -> list[TriggerOutcome]:
-        writes = [firing.encode(change) for change in batch]
-        work = partial(firing.apply, batch=writes, depth_limit=depth_limit)
+        writes = [verbs.encode(change) for change in batch]
+        work = partial(verbs.apply, batch=writes, depth_limit=depth_limit)
         return await self._door().writer.do(work, weight=len(writes))
 
     async def _write_over(self, change: TriggerChange) -> TriggerOutcome:

@@ -36,7 +36,7 @@ from holdfast.stores.sqlite.tasks.records import (
     started_event,
     unpack_events,
 )
-from holdfast.stores.sqlite.transaction import listed
+from holdfast.stores.sqlite.transaction import json_list
 from holdfast.stores.sqlite.views import find, measures
 
 NOBODY = (None, False, 0, 0)
@@ -83,7 +83,7 @@ class SqliteViews:
 
 
 def _tasks(look: ReadView, ids: Sequence[str]) -> list[Task | None]:
-    rows = map(record_row, look.rows("records_of", listed(ids)))
+    rows = map(record_row, look.rows("records_of", json_list(ids)))
     found = {row.position.id: readable(row) for row in rows}
     return [found.get(task_id) for task_id in ids]
 
@@ -163,7 +163,7 @@ def _checkpoint(look: ReadView, task_id: str) -> Checkpoint | None:
 
 
 def _tenants(look: ReadView, names: Sequence[str], line_limit: int) -> list[TenantView]:
-    views = {name: view for name, *view in look.rows("tenant_views", listed(names))}
+    views = {name: view for name, *view in look.rows("tenant_views", json_list(names))}
     return [_tenant(name, views.get(name, NOBODY), _line(look, name, line_limit)) for name in names]
 
 
