@@ -67,13 +67,13 @@ judged("triggers", broken, "miscounted", "unanswered")
 FIRED_WITHOUT_VERSIONS_AND_KEYS = (
     BEGIN
     + """
-from holdfast.stores.sqlite.triggers import firing
-from holdfast.stores.sqlite.trigger_rows import body_of
-from holdfast.stores.sqlite.txn import Txn
+from holdfast.stores.sqlite.triggers import verbs
+from holdfast.stores.sqlite.triggers.rows import body_of
+from holdfast.stores.sqlite.transaction import Txn
 
 
 def broken():
-    apply, add = firing.Firing.apply, Txn.add
+    apply, add = verbs.TriggerBatch.apply, Txn.add
 
     def last_writer_wins(self, write):
         change = write.change
@@ -82,12 +82,14 @@ def broken():
             before = replace(change.before, version=stored.version)
             after = replace(change.after, version=stored.version + 1)
             change = replace(change, before=before, after=after)
-        return apply(self, firing.Write(change, body_of(change.after), write.tasks))
+        return apply(
+            self, verbs.EncodedTriggerChange(change, body_of(change.after), write.tasks)
+        )
 
     def without_keys(self, name, *values, **terms):
         return None if name == "key_put" else add(self, name, *values, **terms)
 
-    firing.Firing.apply, Txn.add = last_writer_wins, without_keys
+    verbs.TriggerBatch.apply, Txn.add = last_writer_wins, without_keys
 
 
 judged("triggers", broken, "doubled", "miscounted", zombies=10)
@@ -130,7 +132,7 @@ PLANS_WITHOUT_FENCES = (
     + """
 from holdfast.runtime.plans.driver import Driver
 from holdfast.stores.sqlite.plans import verbs as plan_verbs
-from holdfast.stores.sqlite.plan_rows import body_of, events_body_of
+from holdfast.stores.sqlite.plans.rows import body_of, events_body_of
 
 
 def broken():
@@ -146,7 +148,9 @@ def broken():
             events = tuple(replace(event, version=version) for event in change.events)
             after = replace(change.after, version=version)
             change = replace(change, after=after, events=events)
-            write = plan_verbs.Write(change, body_of(after), events_body_of(events))
+            write = plan_verbs.EncodedPlanChange(
+                change, body_of(after), events_body_of(events)
+            )
         return apply(txn, write, lease_seconds)
 
     Driver._keep = keep

@@ -81,7 +81,7 @@ def last_writer_wins(txn, write, row, *rest):
     task = None if row is None else applying._record(txn, row)
     if given.lease is None or task is None or task.version == given.before.version:
         return compared(txn, write, row, *rest)
-    return compared(txn, applying.write(blindly(given, task)), row, *rest)
+    return compared(txn, applying.encode(blindly(given, task)), row, *rest)
 
 
 def blind():
