@@ -265,8 +265,8 @@ DEFECTS = (
     Defect(
         "S10",
         OPERATE,
-        "        before=task.status,\n        after=after.status,\n",
-        "        before=after.status,\n        after=after.status,\n",
+        "            before=before,\n            after=after,\n",
+        "            before=after,\n            after=after,\n",
         "contract/tasks/requests.py::Requesting::test_what_was_done_is_audited_with_the_transition",
     ),
     Defect(

@@ -130,7 +130,7 @@ def span_of(plan: Plan, wave: int | None) -> range:
 
 
 def refusal(plan: Plan, command: PlanCommand, ask: OperatorRequest, code: str) -> Audit:
-    return replace(_done(plan, plan, command, ask), refused=code)
+    return ask.audit(f"plan:{plan.id}", command, plan.status, plan.status, refused=code)
 
 
 # What these and the driver's decisions have in common.
@@ -195,16 +195,5 @@ def _by_person(
         moves=tuple((moves or {}).items()),
         events=(event,),
         next=PlanNext.LOOK,
-        audit=_done(plan, after, command, ask),
-    )
-
-
-def _done(plan: Plan, after: Plan, command: PlanCommand, ask: OperatorRequest) -> Audit:
-    return Audit(
-        task_id=f"plan:{plan.id}",
-        command=command,
-        by=ask.by,
-        at=ask.now,
-        before=plan.status,
-        after=after.status,
+        audit=ask.audit(f"plan:{plan.id}", command, plan.status, after.status),
     )

@@ -11,13 +11,11 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.audit import Audit
 from holdfast.domain.errors import CheckpointConflict, CheckpointGone, InvalidInput
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.checkpoint import Checkpoint
-from holdfast.domain.task.operate import OperatorRequest, resume_suspended
-from holdfast.domain.task.placement import Next
+from holdfast.domain.task.operate import OperatorRequest, resume_suspended, stay
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Task, fact, moved
 from holdfast.domain.task.transition import Transition
@@ -91,8 +89,8 @@ def put_checkpoint(
     saved = replace(checkpoint, version=checkpoint.version + 1)
     event = fact(ev.CheckpointPut, task, ask.now, by=ask.by, checkpoint=saved.version)
     # In place of the one that is there, whose version need not be what its body says.
-    kept = _amended_transition(task, after, ask, event, Command.PUT_CHECKPOINT)
-    return replace(kept, checkpoint=saved, drop_checkpoint=True)
+    change = stay(task, after, Command.PUT_CHECKPOINT, ask, event)
+    return replace(change, checkpoint=saved, drop_checkpoint=True)
 
 
 def remove_checkpoint(
@@ -106,8 +104,8 @@ def remove_checkpoint(
     if version is not None and found != version:
         raise CheckpointConflict(task.id, found, version)
     event = fact(ev.CheckpointRemoved, task, ask.now, by=ask.by)
-    kept = _amended_transition(task, after, ask, event, Command.REMOVE_CHECKPOINT)
-    return replace(kept, drop_checkpoint=True)
+    change = stay(task, after, Command.REMOVE_CHECKPOINT, ask, event)
+    return replace(change, drop_checkpoint=True)
 
 
 def _check(task: Task, checkpoint: Checkpoint) -> None:
@@ -117,23 +115,3 @@ def _check(task: Task, checkpoint: Checkpoint) -> None:
         said = f"stage {index} and {list(names)}; the record is at {task.last_completed}: {done}"
         raise InvalidInput(f"the checkpoint does not fit task {task.id}: it says {said}")
     ckpt.encode(checkpoint)
-
-
-def _amended_transition(
-    task: Task, after: Task, ask: OperatorRequest, event: ev.Event, command: Command
-) -> Transition:
-    return Transition(
-        before=task,
-        after=after,
-        request=ask.request,
-        next=Next.STAY,
-        events=(event,),
-        audit=Audit(
-            task_id=task.id,
-            command=command,
-            by=ask.by,
-            at=ask.now,
-            before=task.status,
-            after=after.status,
-        ),
-    )

@@ -35,6 +35,20 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     request: str
 
+    def audit(
+        self, subject: str, command: str, before: str, after: str, *, refused: str | None = None
+    ) -> Audit:
+        """Return the audit entry of this request; ``refused``: the code of the error."""
+        return Audit(
+            task_id=subject,
+            command=command,
+            by=self.by,
+            at=self.now,
+            before=before,
+            after=after,
+            refused=refused,
+        )
+
 
 def actor_named(actor: str, origin: str = "") -> By:
     """Return the actor of later requests, with names that can be stored."""
@@ -172,7 +186,7 @@ def refusal_error(outcome: Outcome) -> Refused | None:
 
 
 def refusal(task: Task, command: Command, ask: OperatorRequest, code: str) -> Audit:
-    return msgspec.structs.replace(_done(task, task, command, ask), refused=code)
+    return ask.audit(task.id, command, task.status, task.status, refused=code)
 
 
 def _must(task: Task, command: Command) -> None:
@@ -204,7 +218,7 @@ def _at_once(
         drop_stages=from_scratch,
         not_if_moved_on=force is False and task.workflow and task.tenant is not None,
         not_without_checkpoint=continues,
-        audit=_done(task, after, command, ask),
+        audit=ask.audit(task.id, command, task.status, after.status),
     )
 
 
@@ -213,23 +227,18 @@ def _request(
 ) -> Transition:
     """Leave a request on a held record; its status stays the holder's."""
     moved(task, command, now=ask.now)
-    after = moved(task, Command.CHECKPOINT, now=ask.now, **flags)
+    return stay(task, moved(task, Command.CHECKPOINT, now=ask.now, **flags), command, ask, event)
+
+
+def stay(
+    task: Task, after: Task, command: Command, ask: OperatorRequest, event: ev.Event
+) -> Transition:
+    """Return a transition that leaves the task in its place."""
     return Transition(
         before=task,
         after=after,
         request=ask.request,
         next=Next.STAY,
         events=(event,),
-        audit=_done(task, after, command, ask),
-    )
-
-
-def _done(task: Task, after: Task, command: Command, ask: OperatorRequest) -> Audit:
-    return Audit(
-        task_id=task.id,
-        command=command,
-        by=ask.by,
-        at=ask.now,
-        before=task.status,
-        after=after.status,
+        audit=ask.audit(task.id, command, task.status, after.status),
     )

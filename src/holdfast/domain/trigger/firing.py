@@ -278,7 +278,8 @@ def cancel(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
 
 
 def refusal(trigger: Trigger, command: TriggerCommand, ask: OperatorRequest, code: str) -> Audit:
-    return replace(_audit(trigger, trigger, command, ask), refused=code)
+    status = trigger.status
+    return ask.audit(f"trigger:{trigger.id}", command, status, status, refused=code)
 
 
 # Keys, and times of looks.
@@ -366,7 +367,8 @@ def _by_person(
 ) -> TriggerChange:
     changes["asked"] = ask.request
     after = _next_version(trigger, command, now=ask.now, request=ask.request, **changes)
-    audit = _audit(trigger, after, audited or command, ask)
+    subject = f"trigger:{trigger.id}"
+    audit = ask.audit(subject, audited or command, trigger.status, after.status)
     return TriggerChange(before=trigger, after=after, audit=audit)
 
 
@@ -382,17 +384,4 @@ def _next_version(
         owner=None,
         lease_until=None,
         **changes,
-    )
-
-
-def _audit(
-    trigger: Trigger, after: Trigger, command: TriggerCommand, ask: OperatorRequest
-) -> Audit:
-    return Audit(
-        task_id=f"trigger:{trigger.id}",
-        command=command,
-        by=ask.by,
-        at=ask.now,
-        before=trigger.status,
-        after=after.status,
     )
