@@ -116,15 +116,12 @@ def stage_failed(
         fact(ev.StageFailed, task, now, failure=told, run=task.run),
     )
     command, next_, delay = Command.RETRY_LATER, Next.LATER, failed.retry_seconds or 0.0
-    if task.cancel_requested:
-        command, next_ = Command.CANCEL, Next.SETTLED
-        events += (fact(ev.TaskCancelledEvent, task, now, reason=task.reason),)
-    elif spent:
+    if spent and not task.cancel_requested:
         command, next_ = Command.FAIL, Next.PARKED
         events += (fact(ev.TaskFailedEvent, task, now, failure=failure),)
-    elif task.pause_requested:
-        command, next_ = Command.PAUSE, Next.PARKED
-        events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
+    elif task.cancel_requested or task.pause_requested:
+        command, next_, applied = _apply_request(task, now)
+        events += (applied,)
     else:
         events += (_retry_scheduled(task, delay, counted, now),)
     reason = task.reason if command in (Command.CANCEL, Command.PAUSE) else None
@@ -149,12 +146,9 @@ def snooze(
         fact(ev.TaskSnoozed, task, now, stage=stage, run=task.run, delay_seconds=delay),
     )
     command, next_ = Command.YIELD, Next.LATER if delay else Next.READY
-    if task.cancel_requested:
-        command, next_ = Command.CANCEL, Next.SETTLED
-        events += (fact(ev.TaskCancelledEvent, task, now, reason=task.reason),)
-    elif task.pause_requested:
-        command, next_ = Command.PAUSE, Next.PARKED
-        events += (fact(ev.TaskPaused, task, now, reason=task.reason),)
+    if task.cancel_requested or task.pause_requested:
+        command, next_, applied = _apply_request(task, now)
+        events += (applied,)
     reason = None if command is Command.YIELD else task.reason
     return _by_holder(
         task,
@@ -169,13 +163,7 @@ def snooze(
 
 def boundary(task: Task, *, now: float) -> Transition:
     """Apply the cancel or pause that was asked for while a stage ran."""
-    applied: ev.Event
-    if task.cancel_requested:
-        command, next_ = Command.CANCEL, Next.SETTLED
-        applied = fact(ev.TaskCancelledEvent, task, now, reason=task.reason)
-    else:
-        command, next_ = Command.PAUSE, Next.PARKED
-        applied = fact(ev.TaskPaused, task, now, reason=task.reason)
+    command, next_, applied = _apply_request(task, now)
     changes = NO_REQUESTS | {"ran_by": lease_of(task).owner}
     return _by_holder(task, moved(task, command, now=now, **changes), next=next_, events=(applied,))
 
@@ -358,6 +346,14 @@ def _with_progress(task: Task, index: int) -> Task:
 def _without_requests(task: Task, reason: str | None = None) -> Task:
     owner = lease_of(task).owner
     return replace(task, pause_requested=False, cancel_requested=False, reason=reason, ran_by=owner)
+
+
+def _apply_request(task: Task, now: float) -> tuple[Command, Next, ev.Event]:
+    """Return the command, the place and the event of a requested cancel, or else of the pause."""
+    if task.cancel_requested:
+        cancelled = fact(ev.TaskCancelledEvent, task, now, reason=task.reason)
+        return Command.CANCEL, Next.SETTLED, cancelled
+    return Command.PAUSE, Next.PARKED, fact(ev.TaskPaused, task, now, reason=task.reason)
 
 
 def _judge_failure(
