@@ -27,6 +27,11 @@ def _rule(hints: str, pattern: str, shown: str = HIDDEN) -> Rule:
     return Rule(tuple(hints.split()), pattern, shown)
 
 
+def _rule_after(hints: str, pattern: str) -> Rule:
+    """Return a rule that keeps the first group of its pattern and hides what follows."""
+    return _rule(hints, pattern, rf"\1{HIDDEN}")
+
+
 @cache  # one for each rule
 def compiled(pattern: str) -> re.Pattern[str]:
     """Compile when a text first has a hint: a command that shows none starts a tenth sooner."""
@@ -57,74 +62,61 @@ _FLAG_ENDS = r"(?![\w-]{0,20}(?:file|path|stdin|env|command|prompt|name|ttl|type
 _MYSQL = r"(?:mysql|mariadb|sshpass|mysqldump|mysqladmin)"
 
 _GIVEN = (  # a name and its value, however they are put side by side
-    _rule(
+    _rule_after(
         "authorization cookie",  # the rest of the line: a scheme and more, or several cookies
         rf"""({_HEADERS}[\w-]{{0,40}}+{BETWEEN}{_QUOTE}?)[^\s"'\\][^"'\r\n\\]*+""",
-        rf"\1{HIDDEN}",
     ),
-    _rule("bearer", r"""\b(bearer[ \t]{1,8})[^\s"',;\\]++""", rf"\1{HIDDEN}"),
-    _rule(
+    _rule_after("bearer", r"""\b(bearer[ \t]{1,8})[^\s"',;\\]++"""),
+    _rule_after(
         f"{_WORD_HINTS} auth cookie pass",  # ('password', 'x') and [b'token', b'x']
         rf"""([(\[][ ]{{0,4}}b?["'](?:[\w.-]{{0,40}}?(?:{_WORDS}|{_HEADERS})[\w-]{{0,40}}+"""
         rf"""|pass|auth)["'],[ ]{{0,4}}b?){_QUOTED}(?=[ ]{{0,4}}[)\],]|\Z)""",
-        rf"\1{HIDDEN}",
     ),
-    _rule(_WORD_HINTS, rf"({_WORDS}[\w-]{{0,40}}+{BETWEEN}){VALUE}", rf"\1{HIDDEN}"),
-    _rule(
-        "pass", rf"({_PASS}(?:=>?|%3d|{_QUOTE}[ \t]{{0,8}}[:=][ \t]{{0,8}})){VALUE}", rf"\1{HIDDEN}"
-    ),
-    _rule(
+    _rule_after(_WORD_HINTS, rf"({_WORDS}[\w-]{{0,40}}+{BETWEEN}){VALUE}"),
+    _rule_after("pass", rf"({_PASS}(?:=>?|%3d|{_QUOTE}[ \t]{{0,8}}[:=][ \t]{{0,8}})){VALUE}"),
+    _rule_after(
         "--",  # --password x, and '--password', 'x' as lists of arguments are written
         rf"""((?<![\w-])--[\w-]{{0,40}}?(?:{_WORDS}|(?<![a-z])pass(?![a-z])){_FLAG_ENDS}[\w-]{{0,20}}+"""
         rf"""(?:["'],[ ]{{0,4}}|[ \t]{{1,8}}))(?![-|\[<(])(?:{_QUOTED}|{_SHOWN}[^\s"']++)""",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         "-p",  # no number (a port), no path, no further option
         r"""((?<![\w-])-p(?:["'],[ ]{0,4}|[ \t]{1,8}|=))(?![-|\[<(./~])(?![\d:.]{1,30}(?![\w]))"""
         rf"""(?:{_QUOTED}|{_SHOWN}[^\s"'/]++(?![^\s"']))""",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         "mysql mariadb sshpass",
         rf"""(\b{_MYSQL}\b[^\n;|&]{{0,200}}?["' \t]-p)"""
         r"""(?:(?![ \t"'-])[^\s"',]++|"[^\s"',][^"\n]*+"?|'[^\s"',][^'\n]*+'?)""",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         "redis-cli",
         rf"""(\bredis-cli\b[^\n;|&]{{0,200}}?["' \t]-a(?:["'],[ ]{{0,4}}|[ \t]{{1,8}}))"""
         rf"""(?:{_QUOTED}|{_SHOWN}[^\s"']++)""",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         "curl wget",
         r"""(\b(?:curl|wget)\b[^\n;|&]{0,200}?["' \t](?:-u|--user|--proxy-user)"""
         r"""(?:["'],[ ]{0,4}|[ \t]{1,8}|=)["']?[^\s:"']{0,100}+:)[^\s"']++""",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         f"{_WORD_HINTS} pass",  # <password>x</password>
         rf"(<[\w:.-]{{0,40}}?(?:{_WORDS}[\w:.-]{{0,40}}|(?<=[<:])pass)(?:\s[^<>]{{0,200}})?>\s{{0,8}})"
         r"(?![\s<](?!!))(?:<!\[CDATA\[(?:[^\]]++|\](?!\]>))*|(?!\*{3})[^<\s][^<]*+)",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         f"{_WORD_HINTS} pass",  # the same, escaped
         rf"({_WORDS}[\w:.-]{{0,40}}+&gt;)[^&<\s][^&<]*+",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         _WORD_HINTS,  # <db.password value="x"/>
         rf"""(<[\w:.-]{{0,40}}?{_WORDS}[\w:.-]{{0,40}}\s[^<>]{{0,200}}?\bvalue\s{{0,4}}=\s{{0,4}})"""
         rf"""{_QUOTED}""",
-        rf"\1{HIDDEN}",
     ),
-    _rule(
+    _rule_after(
         _WORD_HINTS,  # <add key="Password" value="x"/>
         rf"""(\b(?:key|name)\s{{0,4}}=\s{{0,4}}["'][\w:. -]{{0,40}}?{_WORDS}[\w:. -]{{0,40}}["']"""
         rf"""\s{{1,8}}value\s{{0,4}}=\s{{0,4}}){_QUOTED}""",
-        rf"\1{HIDDEN}",
     ),
 )
 _URLS = (
@@ -138,17 +130,14 @@ _URLS = (
         f"{HIDDEN}@",
     ),
     _rule("://", r'(?<=://)[^\s/:@"<>]{20,2000}+@', f"{HIDDEN}@"),
-    _rule(
+    _rule_after(
         "sig",  # of AWS, Google, Azure and others
         r"((?:[?&;]|%3f|%26)(?:x-[a-z]{2,8}-signature|signature|sig|hmac)(?:=|%3d))"
         r"""(?:[^\s&"'<>#%]++|%(?!26|22))+""",
-        rf"\1{HIDDEN}",
     ),
-    _rule("signature", r"(\bsignature ?[=:] ?)[0-9a-f]{32,}+", rf"\1{HIDDEN}"),
-    _rule(
-        "hooks.slack.com", r"(\bhooks\.slack\.com/(?:services|workflows)/)[\w/+-]++", rf"\1{HIDDEN}"
-    ),
-    _rule("/webhooks/", r"(/api/webhooks/[0-9]{5,25}/)[\w-]{20,}+", rf"\1{HIDDEN}"),
+    _rule_after("signature", r"(\bsignature ?[=:] ?)[0-9a-f]{32,}+"),
+    _rule_after("hooks.slack.com", r"(\bhooks\.slack\.com/(?:services|workflows)/)[\w/+-]++"),
+    _rule_after("/webhooks/", r"(/api/webhooks/[0-9]{5,25}/)[\w-]{20,}+"),
 )
 _ISSUED = (  # by their form, wherever they stand
     _rule(
@@ -156,7 +145,7 @@ _ISSUED = (  # by their form, wherever they stand
         r"-----BEGIN [A-Z0-9 ]{0,40}?PRIVATE KEY[A-Z0-9 ]{0,40}-----"
         r"(?s:.*?)(?:-----END [A-Z0-9 ]{0,60}-----|\Z)",
     ),
-    _rule("hf_", r"\b(hf_[a-z0-9]{1,64}+_)[\w-]{8,}+", rf"\1{HIDDEN}"),
+    _rule_after("hf_", r"\b(hf_[a-z0-9]{1,64}+_)[\w-]{8,}+"),
     _rule("hf_", r"\bhf_[a-z0-9]{30,}+"),
     _rule("whsec_", r"\bwhsec_[\w+/=-]{8,}+"),
     _rule("eyj", r"(?<![\w-])eyJ[\w-]{5,}+\.[\w-]++\.[\w-]*+"),
