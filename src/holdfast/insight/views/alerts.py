@@ -8,23 +8,23 @@ from pydantic import Field
 
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.observe.snapshot import Alert, Severity
 
 
 class AlertView(View):
-    code: Annotated[str, Field(examples=["backlog"])]
-    severity: Annotated[Severity, Field(examples=[Severity.TICKET])]
+    code: Annotated[str, example("backlog")]
+    severity: Annotated[Severity, example(Severity.TICKET)]
     queue: Annotated[
         fields.QueueName | None, Field(description="null if it concerns the whole store")
     ]
     group: Annotated[
         str | None,
-        Field(examples=[None], description="The fingerprint of an outage's error group"),
+        example(None, "The fingerprint of an outage's error group"),
     ]
-    says: Annotated[str, Field(examples=["12000 tasks wait in queue default"])]
-    value: Annotated[float, Field(examples=[12_000.0])]
-    threshold: Annotated[float, Field(examples=[10_000.0])]
+    says: Annotated[str, example("12000 tasks wait in queue default")]
+    value: Annotated[float, example(12_000.0)]
+    threshold: Annotated[float, example(10_000.0)]
     since: Time
 
 

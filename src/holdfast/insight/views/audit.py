@@ -15,26 +15,26 @@ from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import ChainVerdict
 from holdfast.engine.operations.audit_gaps import Missing
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 
 _HASH = "7c4e0c0b4f0c4f8b6a5b5d0e6f0d7d3a9d3f5a1b2c4d6e8f00112233445566aa"
 
 
 class AuditView(View):
     at: Time
-    actor: Annotated[str, Field(examples=["api:ann"])]
-    origin: Annotated[str, Field(examples=["10.0.0.7"])]
-    reason: Annotated[str, Field(examples=["a duplicate"])]
-    command: Annotated[str, Field(examples=[Command.CANCEL])]
+    actor: Annotated[str, example("api:ann")]
+    origin: Annotated[str, example("10.0.0.7")]
+    reason: Annotated[str, example("a duplicate")]
+    command: Annotated[str, example(Command.CANCEL)]
     taskId: Annotated[
         fields.TaskId,
         Field(description="The id of a task, or plan:ID, trigger:ID, queue:NAME, worker:NAME"),
     ]
-    before: Annotated[str, Field(examples=[Status.PENDING])]
-    after: Annotated[str, Field(examples=[Status.CANCELLED])]
+    before: Annotated[str, example(Status.PENDING)]
+    after: Annotated[str, example(Status.CANCELLED)]
     refused: Annotated[
         str | None,
-        Field(examples=[None], description="The code of the refusal; null if it was done"),
+        example(None, "The code of the refusal; null if it was done"),
     ]
 
 
@@ -46,20 +46,16 @@ class AuditPage(View):
 class TransitionView(View):
     at: Time
     taskId: fields.TaskId
-    version: Annotated[
-        int, Field(examples=[2], description="The version of the record after the transition")
-    ]
-    command: Annotated[str, Field(examples=["start"])]
-    before: Annotated[
-        Status | None, Field(examples=[Status.PENDING], description="null if the task is new")
-    ]
-    after: Annotated[Status, Field(examples=[Status.RUNNING])]
-    maker: Annotated[Maker, Field(examples=[Maker.WORKER])]
+    version: Annotated[int, example(2, "The version of the record after the transition")]
+    command: Annotated[str, example("start")]
+    before: Annotated[Status | None, example(Status.PENDING, "null if the task is new")]
+    after: Annotated[Status, example(Status.RUNNING)]
+    maker: Annotated[Maker, example(Maker.WORKER)]
     name: Annotated[
         fields.WorkerName, Field(description="The name of the worker, actor, plan or trigger")
     ]
     origin: fields.Origin
-    reason: Annotated[str, Field(examples=[""])]
+    reason: Annotated[str, example("")]
 
 
 class TransitionList(View):
@@ -70,30 +66,25 @@ class TransitionList(View):
 class MissingView(View):
     """Links that are gone at the old end."""
 
-    count: Annotated[
-        int, Field(examples=[204], description="The numbers from 1 to this one are missing")
-    ]
+    count: Annotated[int, example(204, "The numbers from 1 to this one are missing")]
     explained: Annotated[
         bool,
-        Field(examples=[True], description="False if neither retention nor a prune took them"),
+        example(True, "False if neither retention nor a prune took them"),
     ]
-    says: Annotated[
-        str, Field(examples=["numbers 1 to 204 are missing: the retention of 365d took them"])
-    ]
+    says: Annotated[str, example("numbers 1 to 204 are missing: the retention of 365d took them")]
 
 
 class ChainState(View):
-    holds: Annotated[bool, Field(examples=[True])]
-    links: Annotated[int, Field(examples=[1204])]
+    holds: Annotated[bool, example(True)]
+    links: Annotated[int, example(1204)]
     base: Annotated[
         str,
-        Field(examples=["0:" + "0" * 64], description="NUMBER:HASH before the oldest entry"),
+        example("0:" + "0" * 64, "NUMBER:HASH before the oldest entry"),
     ]
     head: Annotated[
         str,
-        Field(
-            examples=[f"1204:{_HASH}"],
-            description="NUMBER:HASH of the chain tip; note it elsewhere and compare it later",
+        example(
+            f"1204:{_HASH}", "NUMBER:HASH of the chain tip; note it elsewhere and compare it later"
         ),
     ]
     loose: Annotated[int, Field(description="Entries that are not in the chain yet")]
@@ -102,9 +93,9 @@ class ChainState(View):
 class ChainView(ChainState):
     """The verdict on the chain, as the API answers it."""
 
-    brokenAt: Annotated[int | None, Field(examples=[None])]
-    says: Annotated[str | None, Field(examples=[None])]
-    missing: Annotated[MissingView | None, Field(examples=[None])]
+    brokenAt: Annotated[int | None, example(None)]
+    says: Annotated[str | None, example(None)]
+    missing: Annotated[MissingView | None, example(None)]
 
 
 class BrokenView(View):

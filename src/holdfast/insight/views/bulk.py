@@ -16,7 +16,7 @@ from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.handle import Info
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import at, text_or_none
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.ports import Filter
 
 
@@ -28,41 +28,36 @@ class CanaryView(View):
 
 class BulkView(View):
     bulkId: fields.TaskId
-    command: Annotated[BulkCommand, Field(examples=[BulkCommand.RESUME])]
+    command: Annotated[BulkCommand, example(BulkCommand.RESUME)]
     phase: Annotated[str, Field(examples=list(PHASES))]
-    status: Annotated[
-        Status, Field(examples=[Status.RUNNING], description="The status of the task that runs it")
-    ]
-    matching: Annotated[int, Field(examples=[250], description="Tasks that matched at its start")]
+    status: Annotated[Status, example(Status.RUNNING, "The status of the task that runs it")]
+    matching: Annotated[int, example(250, "Tasks that matched at its start")]
     more: Annotated[bool, Field(description="True if more tasks match than were counted")]
-    left: Annotated[int, Field(examples=[120])]
-    done: Annotated[int, Field(examples=[129])]
+    left: Annotated[int, example(120)]
+    done: Annotated[int, example(129)]
     refused: Annotated[
         dict[str, int],
-        Field(
-            examples=[{"tenant-moved-on": 1}],
-            description="Refused tasks, by the code of the refusal",
-        ),
+        example({"tenant-moved-on": 1}, "Refused tasks, by the code of the refusal"),
     ]
     changed: Annotated[
         int,
-        Field(examples=[0], description="Tasks left alone because they changed meanwhile"),
+        example(0, "Tasks left alone because they changed meanwhile"),
     ]
     gone: int
     ended: Annotated[int, Field(description="Tasks of the canary that ended well")]
     failed: Annotated[int, Field(description="Tasks of the canary that failed again")]
     unknown: Annotated[int, Field(description="Tasks of the canary that still run")]
-    rate: Annotated[float, Field(examples=[50.0])]
-    canary: Annotated[CanaryView | None, Field(examples=[example_canary()])]
-    limit: Annotated[int | None, Field(examples=[None])]
-    filter: Annotated[dict[str, Any], Field(examples=[{"error": "4f0c9a7d12ab"}])]
-    startedBy: Annotated[str, Field(examples=["api:ann"])]
+    rate: Annotated[float, example(50.0)]
+    canary: Annotated[CanaryView | None, example(example_canary())]
+    limit: Annotated[int | None, example(None)]
+    filter: Annotated[dict[str, Any], example({"error": "4f0c9a7d12ab"})]
+    startedBy: Annotated[str, example("api:ann")]
     origin: fields.Origin
-    why: Annotated[str, Field(examples=["the database is back"])]
+    why: Annotated[str, example("the database is back")]
     reason: Annotated[
         fields.Reason, Field(description="Why the action was halted, stopped or paused")
     ]
-    error: Annotated[str | None, Field(examples=[None])]
+    error: Annotated[str | None, example(None)]
     createdAt: Time
     updatedAt: Time
 
@@ -85,31 +80,27 @@ class SampleView(View):
     taskId: fields.TaskId
     type: fields.TypeName
     tenantId: fields.TenantId | None
-    status: Annotated[Status, Field(examples=[Status.FAILED])]
+    status: Annotated[Status, example(Status.FAILED)]
     stage: fields.StageName | None
     updatedAt: Time
 
 
 class BulkPreviewView(View):
-    matching: Annotated[int, Field(examples=[250])]
+    matching: Annotated[int, example(250)]
     more: Annotated[bool, Field(description="True if more tasks match than were examined")]
     refusedNow: Annotated[
         int,
-        Field(examples=[1], description="Examined tasks that would refuse the command now"),
+        example(1, "Examined tasks that would refuse the command now"),
     ]
     startsOver: Annotated[
         int,
-        Field(examples=[0], description="Examined tasks that would start at their first stage"),
+        example(0, "Examined tasks that would start at their first stage"),
     ]
-    startingOver: Annotated[
-        tuple[str, ...], Field(examples=[[]], description="The ids of the first of these tasks")
-    ]
+    startingOver: Annotated[tuple[str, ...], example([], "The ids of the first of these tasks")]
     checkpointsJudged: Annotated[
-        int, Field(examples=[250], description="The checkpoints that were examined to tell that")
+        int, example(250, "The checkpoints that were examined to tell that")
     ]
-    checkpointsToJudge: Annotated[
-        int, Field(examples=[250], description="Tasks that would continue from a checkpoint")
-    ]
+    checkpointsToJudge: Annotated[int, example(250, "Tasks that would continue from a checkpoint")]
     sample: list[SampleView]
 
 

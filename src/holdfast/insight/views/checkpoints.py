@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import View
+from holdfast.insight.views.view import View, example
 
 EXAMPLE_CHECKPOINT = {
     "lastCompletedStageIndex": 0,
@@ -22,10 +22,7 @@ class CheckpointView(View):
     taskId: fields.TaskId
     checkpoint: Annotated[
         Any,
-        Field(
-            examples=[EXAMPLE_CHECKPOINT],
-            description="null if the task has none. Secrets are hidden",
-        ),
+        example(EXAMPLE_CHECKPOINT, "null if the task has none. Secrets are hidden"),
     ]
 
 

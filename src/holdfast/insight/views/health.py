@@ -8,7 +8,7 @@ from pydantic import Field
 
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import TypedDict, View
+from holdfast.insight.views.view import TypedDict, View, example
 from holdfast.insight.views.workers import WorkerView, worker_view
 from holdfast.ports import Finding
 
@@ -23,35 +23,29 @@ class Live(TypedDict):
 
 
 class Ready(TypedDict):
-    status: Annotated[Literal["ready", "not-ready"], Field(examples=["ready"])]
-    store: Annotated[
-        str, Field(examples=["sqlite"], description="The kind of the store; the doctor says more")
-    ]
-    reachable: Annotated[bool, Field(examples=[True])]
+    status: Annotated[Literal["ready", "not-ready"], example("ready")]
+    store: Annotated[str, example("sqlite", "The kind of the store; the doctor says more")]
+    reachable: Annotated[bool, example(True)]
     durable: Annotated[
         fields.Durable, Field(description="False if accepted tasks end with this process")
     ]
     degraded: Annotated[
         bool, Field(description="True if memory replaces a store that was out of reach")
     ]
-    consuming: Annotated[
-        bool, Field(examples=[True], description="True if a live worker claims tasks")
-    ]
+    consuming: Annotated[bool, example(True, "True if a live worker claims tasks")]
     stopping: Annotated[bool, Field(description="True if this process takes no more requests")]
 
 
 class CheckView(View):
     """A setting of the store that decides what a crash may cost."""
 
-    name: Annotated[str, Field(examples=["persistence"])]
-    good: Annotated[bool, Field(examples=[True])]
-    says: Annotated[
-        str, Field(examples=["every commit is synced to the disk before it is answered"])
-    ]
+    name: Annotated[str, example("persistence")]
+    good: Annotated[bool, example(True)]
+    says: Annotated[str, example("every commit is synced to the disk before it is answered")]
 
 
 class FindingView(View):
-    invariant: Annotated[str, Field(examples=["I11"])]
+    invariant: Annotated[str, example("I11")]
     taskId: fields.TaskId | None
     says: str
     mended: bool
@@ -59,23 +53,23 @@ class FindingView(View):
 
 class OldestView(View):
     taskId: fields.TaskId
-    ageSeconds: Annotated[float, Field(examples=[12.5])]
+    ageSeconds: Annotated[float, example(12.5)]
 
 
 class HealthView(View):
-    clean: Annotated[bool, Field(examples=[True])]
-    store: Annotated[str, Field(examples=["sqlite:///holdfast.db"])]
+    clean: Annotated[bool, example(True)]
+    store: Annotated[str, example("sqlite:///holdfast.db")]
     durable: fields.Durable
     checks: list[CheckView]
     workers: list[WorkerView]
     oldestReady: OldestView | None
-    findings: Annotated[list[FindingView], Field(examples=[[]])]
-    stuck: Annotated[tuple[str, ...], Field(examples=[[]])]
+    findings: Annotated[list[FindingView], example([])]
+    stuck: Annotated[tuple[str, ...], example([])]
     waiting: Annotated[
         tuple[str, ...],
-        Field(
-            examples=[[f"plan upgrade-7 is {PlanStatus.HALTED}: 2 of 20 have failed"]],
-            description="What waits for a person",
+        example(
+            [f"plan upgrade-7 is {PlanStatus.HALTED}: 2 of 20 have failed"],
+            "What waits for a person",
         ),
     ]
 

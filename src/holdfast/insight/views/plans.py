@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import Field
 
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import (
@@ -25,7 +24,7 @@ from holdfast.engine.plans.create import Preview
 from holdfast.engine.plans.handle import PlanInfo
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import at, text_or_none
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 
 _FIRST = {"wave": 1, "size": 1, "counts": {MemberState.COMPLETED: 1}}
 _SECOND = {"wave": 2, "size": 3, "counts": {MemberState.ADMITTED: 2, MemberState.WAITING: 1}}
@@ -43,18 +42,18 @@ class WaveView(View):
 
 class PlanView(View):
     planId: fields.PlanId
-    status: Annotated[PlanStatus, Field(examples=[PlanStatus.RUNNING])]
+    status: Annotated[PlanStatus, example(PlanStatus.RUNNING)]
     cancelRequested: bool
-    progress: Annotated[float, Field(examples=[0.25])]
-    total: Annotated[int, Field(examples=[4])]
-    wave: Annotated[int, Field(examples=[2])]
-    waves: Annotated[list[WaveView], Field(examples=[[_FIRST, _SECOND]])]
-    maxConcurrency: Annotated[int | None, Field(examples=[2])]
-    soakSecondsLeft: Annotated[float, Field(examples=[0.0])]
-    endsInSeconds: Annotated[float | None, Field(examples=[90.0])]
+    progress: Annotated[float, example(0.25)]
+    total: Annotated[int, example(4)]
+    wave: Annotated[int, example(2)]
+    waves: Annotated[list[WaveView], example([_FIRST, _SECOND])]
+    maxConcurrency: Annotated[int | None, example(2)]
+    soakSecondsLeft: Annotated[float, example(0.0)]
+    endsInSeconds: Annotated[float | None, example(90.0)]
     reason: fields.Reason
     legalCommands: Annotated[
-        tuple[PlanCommand, ...], Field(examples=[list(MACHINE.legal(PlanStatus.RUNNING))])
+        tuple[PlanCommand, ...], example(list(MACHINE.legal(PlanStatus.RUNNING)))
     ]
     driver: fields.WorkerName | None
     createdAt: Time
@@ -70,10 +69,8 @@ class PlanPageView(View):
 class PlanTermsView(View):
     """The terms on which a plan runs."""
 
-    soakSeconds: Annotated[float, Field(examples=[600.0])]
-    haltOn: Annotated[
-        dict[str, Any] | None, Field(examples=[msgspec.to_builtins(FailureRate(0.05))])
-    ]
+    soakSeconds: Annotated[float, example(600.0)]
+    haltOn: Annotated[dict[str, Any] | None, example(msgspec.to_builtins(FailureRate(0.05)))]
     onHalt: OnHalt
     conflict: TenantConflict
 
@@ -81,17 +78,10 @@ class PlanTermsView(View):
 class PlanDetail(PlanView, PlanTermsView):
     startingOver: Annotated[
         tuple[str, ...],
-        Field(
-            examples=[[]],
-            description="Failed tasks that a retry starts at their first stage, with new keys",
-        ),
+        example([], "Failed tasks that a retry starts at their first stage, with new keys"),
     ]
-    checkpointsJudged: Annotated[
-        int, Field(examples=[0], description="The checkpoints that were examined to tell that")
-    ]
-    checkpointsToJudge: Annotated[
-        int, Field(examples=[0], description="The number of tasks that have failed")
-    ]
+    checkpointsJudged: Annotated[int, example(0, "The checkpoints that were examined to tell that")]
+    checkpointsToJudge: Annotated[int, example(0, "The number of tasks that have failed")]
 
 
 class WavePreviewView(View):
@@ -102,27 +92,27 @@ class WavePreviewView(View):
 
 class PreviewView(View):
     planId: fields.PlanId
-    total: Annotated[int, Field(examples=[4])]
-    waves: Annotated[list[WavePreviewView], Field(examples=[_PREVIEWED])]
+    total: Annotated[int, example(4)]
+    waves: Annotated[list[WavePreviewView], example(_PREVIEWED)]
     busy: Annotated[
         tuple[str, ...],
-        Field(examples=[["t-003"]], description="The tenants that have other work now"),
+        example(["t-003"], "The tenants that have other work now"),
     ]
-    exists: Annotated[PlanStatus | None, Field(examples=[None])]
+    exists: Annotated[PlanStatus | None, example(None)]
 
 
 class PlanAsked(View):
     planId: fields.PlanId
-    status: Annotated[PlanStatus, Field(examples=[PlanStatus.PAUSED])]
+    status: Annotated[PlanStatus, example(PlanStatus.PAUSED)]
     cancelRequested: bool
 
 
 class MemberView(View):
-    number: Annotated[int, Field(examples=[0])]
+    number: Annotated[int, example(0)]
     taskId: fields.TaskId
     tenantId: fields.TenantId | None
-    wave: Annotated[int, Field(examples=[1])]
-    state: Annotated[MemberState, Field(examples=[MemberState.COMPLETED])]
+    wave: Annotated[int, example(1)]
+    state: Annotated[MemberState, example(MemberState.COMPLETED)]
 
 
 class MemberPage(View):

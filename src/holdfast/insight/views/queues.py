@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
-
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.placement import Place
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import OF_QUEUES, Switch, SwitchSetting
 
@@ -28,14 +26,12 @@ class Off(View):
 
 class QueueView(View):
     queue: fields.QueueName
-    places: Annotated[dict[Place, int], Field(examples=[example_places()])]
-    oldestAgeSeconds: Annotated[float, Field(examples=[12.5])]
-    backlog: Annotated[int, Field(examples=[3], description="The number of waiting tasks")]
-    threshold: Annotated[
-        int | None, Field(examples=[10_000], description="A larger backlog raises an alert")
-    ]
-    intakePaused: Annotated[Off | None, Field(examples=[example_pause()])]
-    claimingPaused: Annotated[Off | None, Field(examples=[None])]
+    places: Annotated[dict[Place, int], example(example_places())]
+    oldestAgeSeconds: Annotated[float, example(12.5)]
+    backlog: Annotated[int, example(3, "The number of waiting tasks")]
+    threshold: Annotated[int | None, example(10_000, "A larger backlog raises an alert")]
+    intakePaused: Annotated[Off | None, example(example_pause())]
+    claimingPaused: Annotated[Off | None, example(None)]
 
 
 class QueueList(View):
@@ -50,14 +46,11 @@ class Valve(StrEnum):
 class Turned(View):
     queue: fields.QueueName
     what: Valve
-    paused: Annotated[bool, Field(examples=[True])]
+    paused: Annotated[bool, example(True)]
     changed: fields.Changed
     known: Annotated[
         bool,
-        Field(
-            examples=[True],
-            description="False if no task, type or worker has such a queue: is it misspelt?",
-        ),
+        example(True, "False if no task, type or worker has such a queue: is it misspelt?"),
     ]
 
 

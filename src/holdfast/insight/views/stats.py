@@ -12,16 +12,16 @@ from holdfast.insight.views import fields
 from holdfast.insight.views.queues import example_places
 from holdfast.insight.views.tasks import TaskView
 from holdfast.insight.views.tenants import HoldView
-from holdfast.insight.views.view import FORBIDS_OTHERS, TypedDict, View
+from holdfast.insight.views.view import FORBIDS_OTHERS, TypedDict, View, example
 from holdfast.ports import Moves, Stats
 
 MoveView = TypedDict(
     "MoveView",
     {
-        "from": Annotated[Status, Field(examples=[Status.PENDING])],
-        "to": Annotated[Status, Field(examples=[Status.RUNNING])],
-        "count": Annotated[int, Field(examples=[10])],
-        "meanDwellSeconds": Annotated[float, Field(examples=[0.02])],
+        "from": Annotated[Status, example(Status.PENDING)],
+        "to": Annotated[Status, example(Status.RUNNING)],
+        "count": Annotated[int, example(10)],
+        "meanDwellSeconds": Annotated[float, example(0.02)],
     },
 )
 FORBIDS_OTHERS(MoveView)
@@ -30,14 +30,14 @@ FORBIDS_OTHERS(MoveView)
 class CountsView(View):
     """The counts that the command line and the API share."""
 
-    byStatus: Annotated[dict[Status, int], Field(examples=[example_statuses()])]
-    byQueue: Annotated[dict[str, dict[Place, int]], Field(examples=[{"default": example_places()}])]
+    byStatus: Annotated[dict[Status, int], example(example_statuses())]
+    byQueue: Annotated[dict[str, dict[Place, int]], example({"default": example_places()})]
     transitions: list[MoveView]
     refused: Annotated[
         dict[str, int],
-        Field(
-            examples=[{f"{Status.COMPLETED} {Command.CANCEL}": 1}],
-            description="How often a command was refused, by STATUS and command",
+        example(
+            {f"{Status.COMPLETED} {Command.CANCEL}": 1},
+            "How often a command was refused, by STATUS and command",
         ),
     ]
 
@@ -45,23 +45,19 @@ class CountsView(View):
 class _Newest(View):
     counts: Annotated[
         dict[str, int],
-        Field(
-            examples=[{"pending": 3, "processing": 1, "retry": 0, "suspended": 0, "completed": 9}]
-        ),
+        example({"pending": 3, "processing": 1, "retry": 0, "suspended": 0, "completed": 9}),
     ]
     latest: list[TaskView]
 
 
 class StatsView(_Newest, CountsView):
-    checkpoints: Annotated[
-        int, Field(examples=[1], description="The checkpoints of tasks that have not settled")
-    ]
-    tenantLocks: Annotated[int, Field(examples=[1])]
-    tenantsHeld: Annotated[int, Field(examples=[1])]
+    checkpoints: Annotated[int, example(1, "The checkpoints of tasks that have not settled")]
+    tenantLocks: Annotated[int, example(1)]
+    tenantsHeld: Annotated[int, example(1)]
     holds: Annotated[
         list[HoldView], Field(description="The first 100 holds, by the names of the tenants")
     ]
-    liveWorkers: Annotated[int, Field(examples=[1])]
+    liveWorkers: Annotated[int, example(1)]
     durable: fields.Durable
     degraded: bool
 

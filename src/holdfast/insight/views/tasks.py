@@ -18,7 +18,7 @@ from holdfast.domain.task.state import Command, Status, legal
 from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
 from holdfast.engine.operations.expired_checkpoints import Find, not_known, outlook_of
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.ports import Detail, ErrorGroup
 
 _TRACEBACK = 'Traceback (most recent call last):\n  File "app.py", line 7, in migrate\n…'
@@ -28,17 +28,17 @@ class Error(View):
     """The failure of a stage. Secrets are hidden."""
 
     fingerprint: fields.Fingerprint
-    kind: Annotated[FailureKind, Field(examples=[FailureKind.STAGE])]
-    error: Annotated[str, Field(examples=["ConnectionError"])]
-    message: Annotated[str, Field(examples=["no route to host"])]
+    kind: Annotated[FailureKind, example(FailureKind.STAGE)]
+    error: Annotated[str, example("ConnectionError")]
+    message: Annotated[str, example("no route to host")]
     stage: fields.StageName
     attempt: fields.Attempt
     at: Time
     traceback: Annotated[
         str,
-        Field(
-            examples=[_TRACEBACK],
-            description="Operators of all tenants see it in the view of one task; "
+        example(
+            _TRACEBACK,
+            "Operators of all tenants see it in the view of one task; "
             "in lists, and for others, it is empty",
         ),
     ]
@@ -47,7 +47,7 @@ class Error(View):
 class TaskView(View):
     taskId: fields.TaskId
     type: fields.TypeName
-    status: Annotated[Status, Field(examples=[Status.FAILED])]
+    status: Annotated[Status, example(Status.FAILED)]
     tenantId: fields.TenantId | None
     planId: fields.PlanId | None
     queue: fields.QueueName
@@ -56,9 +56,7 @@ class TaskView(View):
     ]
     attempt: fields.Attempt
     outages: Annotated[int, Field(description="Outages in a row, which are not attempts")]
-    outageSince: Annotated[
-        Time | None, Field(examples=[None], description="The time of the first outage of that row")
-    ]
+    outageSince: Annotated[Time | None, example(None, "The time of the first outage of that row")]
     reason: fields.Reason
     error: Error | None
     createdAt: Time
@@ -74,7 +72,7 @@ class Asked(View):
     """A task after a command. A task that runs takes a pause or cancel at the end of its stage."""
 
     taskId: fields.TaskId
-    status: Annotated[Status, Field(examples=[Status.PENDING])]
+    status: Annotated[Status, example(Status.PENDING)]
     pauseRequested: bool
     cancelRequested: bool
 
@@ -104,62 +102,55 @@ class ProgressView(View):
 
 
 class TaskDetail(TaskView):
-    key: Annotated[str | None, Field(examples=["upgrade-7:t-001"])]
-    callbackUrl: Annotated[str | None, Field(examples=[None])]
+    key: Annotated[str | None, example("upgrade-7:t-001")]
+    callbackUrl: Annotated[str | None, example(None)]
     run: fields.Run
     epoch: int
-    version: Annotated[int, Field(examples=[8])]
-    place: Annotated[Place, Field(examples=[Place.PARKED])]
-    dueAt: Annotated[Time | None, Field(examples=[None])]
-    settledAt: Annotated[Time | None, Field(examples=[None])]
+    version: Annotated[int, example(8)]
+    place: Annotated[Place, example(Place.PARKED)]
+    dueAt: Annotated[Time | None, example(None)]
+    settledAt: Annotated[Time | None, example(None)]
     pauseRequested: bool
     cancelRequested: bool
-    legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
-    ranBy: Annotated[
-        str | None, Field(examples=["worker-1"], description="The worker that ran the task last")
-    ]
-    lease: Annotated[LeaseView | None, Field(examples=[None])]
+    legalCommands: Annotated[tuple[Command, ...], example(list(legal(Status.FAILED)))]
+    ranBy: Annotated[str | None, example("worker-1", "The worker that ran the task last")]
+    lease: Annotated[LeaseView | None, example(None)]
     stageNames: fields.StageNames
-    completed: Annotated[tuple[str, ...], Field(examples=[["snapshot"]])]
-    stages: Annotated[list[StageView], Field(examples=[[EXAMPLE_STAGE]])]
-    progress: Annotated[ProgressView | None, Field(examples=[None])]
+    completed: Annotated[tuple[str, ...], example(["snapshot"])]
+    stages: Annotated[list[StageView], example([EXAMPLE_STAGE])]
+    progress: Annotated[ProgressView | None, example(None)]
     payload: fields.Payload
-    result: Annotated[Any, Field(examples=[None])]
-    data: Annotated[Any, Field(examples=[{"taken": True}])]
-    checkpoint: Annotated[Any, Field(examples=[{"taken": True}])]
+    result: Annotated[Any, example(None)]
+    data: Annotated[Any, example({"taken": True})]
+    checkpoint: Annotated[Any, example({"taken": True})]
     checkpointInvalid: Annotated[
         str | None,
-        Field(
-            examples=[None],
-            description="Why the task would not continue from its checkpoint; null if it would",
-        ),
+        example(None, "Why the task would not continue from its checkpoint; null if it would"),
     ]
     startsOver: Annotated[
         bool,
         Field(description="True if the task would start again at its first stage, with new keys"),
     ]
-    events: Annotated[list[dict[str, Any]], Field(examples=[[example_event()]])]
+    events: Annotated[list[dict[str, Any]], example([example_event()])]
 
 
 class Why(View):
     taskId: fields.TaskId
-    says: Annotated[str, Field(examples=["It waits for a worker: 3 tasks are before it."])]
+    says: Annotated[str, example("It waits for a worker: 3 tasks are before it.")]
 
 
 class Commands(View):
     taskId: fields.TaskId
-    status: Annotated[Status, Field(examples=[Status.FAILED])]
-    legalCommands: Annotated[tuple[Command, ...], Field(examples=[list(legal(Status.FAILED))])]
+    status: Annotated[Status, example(Status.FAILED)]
+    legalCommands: Annotated[tuple[Command, ...], example(list(legal(Status.FAILED)))]
 
 
 class Cause(View):
     fingerprint: fields.Fingerprint
-    count: Annotated[int, Field(examples=[3])]
-    kind: Annotated[str, Field(examples=[FailureKind.STAGE])]
-    error: Annotated[str, Field(examples=["ConnectionError"])]
-    message: Annotated[
-        str, Field(examples=["no route to host"], description="The message of the newest failure")
-    ]
+    count: Annotated[int, example(3)]
+    kind: Annotated[str, example(FailureKind.STAGE)]
+    error: Annotated[str, example("ConnectionError")]
+    message: Annotated[str, example("no route to host", "The message of the newest failure")]
     stage: fields.StageName
     example: Annotated[TaskView, Field(description="The task that failed last")]
 

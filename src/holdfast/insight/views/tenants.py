@@ -11,7 +11,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import TaskView, at
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.ports import Switch, SwitchSetting
 
 HOLDS_SHOWN = 100  # in statistics; `holdfast tenants holds` has all
@@ -24,7 +24,7 @@ class HoldView(View):
     tenantId: fields.TenantId
     actor: fields.Actor
     origin: fields.Origin
-    reason: Annotated[str, Field(examples=["this customer is being moved"])]
+    reason: Annotated[str, example("this customer is being moved")]
     at: Time
     until: Annotated[Time | None, Field(description="null if it lasts until it is released")]
 
@@ -46,32 +46,25 @@ class TenantState(View):
         TaskView | None,
         Field(description="The task that runs or is parked, else the first in the line"),
     ]
-    progress: Annotated[float | None, Field(examples=[0.5])]
-    hasCheckpoint: Annotated[bool, Field(examples=[True])]
-    waiting: Annotated[int, Field(examples=[1])]
+    progress: Annotated[float | None, example(0.5)]
+    hasCheckpoint: Annotated[bool, example(True)]
+    waiting: Annotated[int, example(1)]
     line: Annotated[
         tuple[str, ...],
-        Field(
-            examples=[[_LATER_ID]],
-            description="The first of the tasks that wait behind the active task",
-        ),
+        example([_LATER_ID], "The first of the tasks that wait behind the active task"),
     ]
-    lockedBy: Annotated[str | None, Field(examples=[None])]
+    lockedBy: Annotated[str | None, example(None)]
     fence: fields.Fence
     latest: TaskView | None
     next: Annotated[
         str,
-        Field(
-            examples=["find the cause, then resume or discard the task"],
-            description="What to do about the active task",
+        example(
+            "find the cause, then resume or discard the task", "What to do about the active task"
         ),
     ]
     held: Annotated[
         HoldView | None,
-        Field(
-            examples=[None],
-            description="The hold; while it lasts, no worker claims a task of the tenant",
-        ),
+        example(None, "The hold; while it lasts, no worker claims a task of the tenant"),
     ]
 
 
@@ -81,7 +74,7 @@ class TenantStates(View):
 
 class HoldState(View):
     tenantId: fields.TenantId
-    held: Annotated[bool, Field(examples=[True])]
+    held: Annotated[bool, example(True)]
     changed: fields.Changed
     waitingFor: Annotated[
         fields.TaskId | None,

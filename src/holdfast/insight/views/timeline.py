@@ -21,7 +21,7 @@ from holdfast.insight.views.tasks import (
     failure_view,
     progress_view,
 )
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.ports import Detail
 
 OUTCOMES = ("failed", "done", "outage", "snoozed", "undone", "undo-failed", "lost", "running")
@@ -32,24 +32,24 @@ class CallView(View):
     attempt: fields.Attempt
     outcome: Annotated[str, Field(examples=list(OUTCOMES))]
     startedAt: Time | None
-    endedAt: Annotated[Time | None, Field(examples=[iso(fields.EXAMPLE_AT)])]
-    durationSeconds: Annotated[float | None, Field(examples=[1.5])]
+    endedAt: Annotated[Time | None, example(iso(fields.EXAMPLE_AT))]
+    durationSeconds: Annotated[float | None, example(1.5)]
     worker: fields.WorkerName | None
     fence: fields.Fence | None
-    result: NotRequired[Annotated[Any, Field(examples=[None])]]
+    result: NotRequired[Annotated[Any, example(None)]]
     error: Error | None
 
 
 class MarkView(View):
     at: Time
-    version: Annotated[int, Field(examples=[2])]
-    event: Annotated[dict[str, Any], Field(examples=[example_event()])]
+    version: Annotated[int, example(2)]
+    event: Annotated[dict[str, Any], example(example_event())]
 
 
 class RunView(View):
     run: fields.Run
     startedAt: Time
-    endedAt: Annotated[Time | None, Field(examples=[None])]
+    endedAt: Annotated[Time | None, example(None)]
     endedAs: Annotated[str | None, Field(examples=[None, "TaskCompleted"])]
     calls: list[CallView]
     marks: list[MarkView]
@@ -57,9 +57,9 @@ class RunView(View):
 
 class Timeline(View):
     taskId: fields.TaskId
-    status: Annotated[Status, Field(examples=[Status.FAILED])]
-    checkpoint: Annotated[Any, Field(examples=[{"taken": True}])]
-    progress: Annotated[ProgressView | None, Field(examples=[None])]
+    status: Annotated[Status, example(Status.FAILED)]
+    checkpoint: Annotated[Any, example({"taken": True})]
+    progress: Annotated[ProgressView | None, example(None)]
     runs: list[RunView]
 
 

@@ -21,7 +21,7 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.engine.triggers.declared_triggers import zone_of
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import text_or_none
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 
 _NEXT = ["2026-02-01T03:00:00+08:00", "2026-02-02T03:00:00+08:00"]
 
@@ -29,17 +29,17 @@ _NEXT = ["2026-02-01T03:00:00+08:00", "2026-02-02T03:00:00+08:00"]
 class TriggerView(View):
     triggerId: fields.TriggerId
     status: TriggerStatus
-    schedule: Annotated[str, Field(examples=["0 3 * * * (Asia/Shanghai)"])]
-    kind: Annotated[str, Field(examples=["cron"])]
+    schedule: Annotated[str, example("0 3 * * * (Asia/Shanghai)")]
+    kind: Annotated[str, example("cron")]
     type: fields.TypeName
-    tenantId: Annotated[str | None, Field(examples=[None])]
+    tenantId: Annotated[str | None, example(None)]
     declared: Annotated[
         bool, Field(description="True if code declares it: a worker brings it back")
     ]
-    nextFireTime: Annotated[Time | None, Field(examples=["2026-02-01T03:00:00.000+08:00"])]
-    lastFireTime: Annotated[Time | None, Field(examples=["2026-01-31T03:00:00.000+08:00"])]
-    lastTaskId: Annotated[str | None, Field(examples=[fields.EXAMPLE_ID])]
-    fired: Annotated[int, Field(examples=[12])]
+    nextFireTime: Annotated[Time | None, example("2026-02-01T03:00:00.000+08:00")]
+    lastFireTime: Annotated[Time | None, example("2026-01-31T03:00:00.000+08:00")]
+    lastTaskId: Annotated[str | None, example(fields.EXAMPLE_ID)]
+    fired: Annotated[int, example(12)]
     missed: int
     reason: fields.Reason
     createdAt: Time
@@ -50,18 +50,18 @@ class TriggerDetail(TriggerView):
     payload: fields.Payload
     queue: fields.QueueName | None
     misfire: Misfire
-    catchUpMax: Annotated[int, Field(examples=[100])]
+    catchUpMax: Annotated[int, example(100)]
     overlap: Overlap
-    jitterSeconds: Annotated[float, Field(examples=[0.0])]
-    graceSeconds: Annotated[float, Field(examples=[60.0])]
+    jitterSeconds: Annotated[float, example(0.0)]
+    graceSeconds: Annotated[float, example(60.0)]
     retryCount: int
-    triggerAt: Annotated[Time | None, Field(examples=["2026-02-01T03:00:00.000+08:00"])]
-    owner: Annotated[str | None, Field(examples=[None])]
-    endedAt: Annotated[Time | None, Field(examples=[None])]
+    triggerAt: Annotated[Time | None, example("2026-02-01T03:00:00.000+08:00")]
+    owner: Annotated[str | None, example(None)]
+    endedAt: Annotated[Time | None, example(None)]
     legalCommands: Annotated[
-        tuple[TriggerCommand, ...], Field(examples=[list(MACHINE.legal(TriggerStatus.PENDING))])
+        tuple[TriggerCommand, ...], example(list(MACHINE.legal(TriggerStatus.PENDING)))
     ]
-    next: Annotated[list[Time], Field(examples=[_NEXT])]
+    next: Annotated[list[Time], example(_NEXT)]
 
 
 class TriggerPageView(View):
@@ -71,12 +71,12 @@ class TriggerPageView(View):
 
 class NextTimes(View):
     triggerId: fields.TriggerId
-    next: Annotated[list[Time], Field(examples=[_NEXT])]
+    next: Annotated[list[Time], example(_NEXT)]
 
 
 class TriggerAsked(View):
     triggerId: fields.TriggerId
-    status: Annotated[TriggerStatus, Field(examples=[TriggerStatus.PENDING])]
+    status: Annotated[TriggerStatus, example(TriggerStatus.PENDING)]
     taskId: Annotated[fields.TaskId | None, Field(description="The task that `fire` has submitted")]
 
 

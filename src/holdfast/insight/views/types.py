@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import View
+from holdfast.insight.views.view import View, example
 from holdfast.registry import TaskType
 
 _SCHEMA = {"type": "object", "properties": {"version": {"type": "integer"}}}
@@ -16,14 +16,12 @@ _SCHEMA = {"type": "object", "properties": {"version": {"type": "integer"}}}
 class TypeView(View):
     type: fields.TypeName
     queue: fields.QueueName
-    workflow: Annotated[bool, Field(examples=[True])]
+    workflow: Annotated[bool, example(True)]
     hold: Annotated[
         bool, Field(description="True if an unsettled task of it keeps its tenant's line closed")
     ]
     stages: fields.StageNames
-    payload: Annotated[
-        dict[str, Any], Field(examples=[_SCHEMA], description="The JSON schema of the payload")
-    ]
+    payload: Annotated[dict[str, Any], example(_SCHEMA, "The JSON schema of the payload")]
 
 
 class TypeList(View):

@@ -18,9 +18,14 @@ if sys.version_info >= (3, 12):
 else:  # pydantic reads the older one's fields wrongly, and says so
     from typing_extensions import TypedDict
 
-__all__ = ["FORBIDS_OTHERS", "Time", "TypedDict", "View", "keys"]
+__all__ = ["FORBIDS_OTHERS", "Time", "TypedDict", "View", "example", "keys"]
 
 Time = Annotated[str, Field(examples=["2026-01-31T12:00:00.000+00:00"])]
+
+
+def example(value: Any, description: str | None = None) -> Any:
+    """Return what the OpenAPI document says of a field: one example, and maybe a description."""
+    return Field(examples=[value], description=description)
 
 
 FORBIDS_OTHERS = with_config(ConfigDict(extra="forbid"))  # a key that was not declared is a mistake

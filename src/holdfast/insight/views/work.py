@@ -12,7 +12,7 @@ from holdfast.domain.task.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.task.state import Status
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import Error, body_or_none, failure_view, text_or_none
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.ports import Detail, Peek
 
 
@@ -20,13 +20,13 @@ class Accepted(View):
     """One for each task, in their order: its id, or why it was refused."""
 
     taskId: NotRequired[fields.TaskId | None]
-    code: NotRequired[Annotated[str | None, Field(examples=["queue-full"])]]
+    code: NotRequired[Annotated[str | None, example("queue-full")]]
     detail: NotRequired[str | None]
 
 
 class Batched(View):
-    tasks: Annotated[list[Accepted], Field(examples=[[{"taskId": fields.EXAMPLE_ID}]])]
-    accepted: Annotated[int, Field(examples=[1])]
+    tasks: Annotated[list[Accepted], example([{"taskId": fields.EXAMPLE_ID}])]
+    accepted: Annotated[int, example(1)]
     refused: int
 
 
@@ -35,24 +35,23 @@ class ApplyResult(View):
     status: Annotated[str, Field(examples=["completed", "processing", "suspended"])]
     taskStatus: Annotated[
         Status | None,
-        Field(
-            examples=[Status.COMPLETED],
-            description="null if the task was accepted and the store is out of reach now",
+        example(
+            Status.COMPLETED, "null if the task was accepted and the store is out of reach now"
         ),
     ]
-    result: NotRequired[Annotated[Any, Field(examples=[{"at": 7}])]]
-    error: NotRequired[Annotated[Error | None, Field(examples=[None])]]
+    result: NotRequired[Annotated[Any, example({"at": 7})]]
+    error: NotRequired[Annotated[Error | None, example(None)]]
 
 
 class EnvelopeContextView(View):
-    idempotencyKey: Annotated[str | None, Field(examples=["upgrade-7"])]
-    traceId: Annotated[str | None, Field(examples=["4bf92f3577b34da6a3ce929d0e0e4736"])]
-    user: Annotated[Any, Field(examples=[{"id": "u-17"}])]
+    idempotencyKey: Annotated[str | None, example("upgrade-7")]
+    traceId: Annotated[str | None, example("4bf92f3577b34da6a3ce929d0e0e4736")]
+    user: Annotated[Any, example({"id": "u-17"})]
 
 
 class EnvelopeRetry(View):
-    count: Annotated[int, Field(examples=[3])]
-    max: Annotated[int, Field(examples=[3])]
+    count: Annotated[int, example(3)]
+    max: Annotated[int, example(3)]
     nextAttemptAt: Annotated[
         int, Field(description="Milliseconds since 1970; 0 if no attempt is planned")
     ]
@@ -80,8 +79,8 @@ class Envelope(View):
     ]
     createdAt: Time
     updatedAt: Time
-    taskStatus: Annotated[Status, Field(examples=[Status.FAILED])]
-    result: NotRequired[Annotated[Any, Field(examples=[None])]]
+    taskStatus: Annotated[Status, example(Status.FAILED)]
+    result: NotRequired[Annotated[Any, example(None)]]
     error: NotRequired[Error | None]
     reason: NotRequired[fields.Reason]
 

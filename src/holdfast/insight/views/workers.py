@@ -10,19 +10,19 @@ from pydantic import Field
 
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View
+from holdfast.insight.views.view import Time, View, example
 from holdfast.ports import WorkerInfo
 
 
 class WorkerView(View):
     worker: fields.WorkerName
-    host: Annotated[str, Field(examples=["host-1"])]
+    host: Annotated[str, example("host-1")]
     pid: fields.ProcessId
-    live: Annotated[bool, Field(examples=[True])]
-    seenSecondsAgo: Annotated[float, Field(examples=[1.5])]
+    live: Annotated[bool, example(True)]
+    seenSecondsAgo: Annotated[float, example(1.5)]
     queues: tuple[fields.QueueName, ...]
     types: tuple[fields.TypeName, ...]
-    slots: Annotated[int, Field(examples=[128])]
+    slots: Annotated[int, example(128)]
     running: int
     startedAt: Time
     draining: Annotated[bool, Field(description="True if a person has asked it to drain")]
@@ -44,8 +44,8 @@ class ProcessView(View):
 class PoolView(View):
     """The worker processes of this service."""
 
-    wanted: Annotated[int, Field(examples=[1])]
-    limit: Annotated[int, Field(examples=[32])]
+    wanted: Annotated[int, example(1)]
+    limit: Annotated[int, example(32)]
     processes: list[ProcessView]
 
 
