@@ -156,7 +156,7 @@ class Registry:
         self._without_payload.pop(number, None)
 
     def find(self, name: str) -> TaskType | None:
-        return self._types.get(name) or self._types.get(names.normalised(name))
+        return self._types.get(name) or self._types.get(names.normalise(name))
 
     def names(self) -> tuple[str, ...]:
         """Return the types that users have declared."""

@@ -11,7 +11,7 @@ from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output.printer import PIPE_WIDTH
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreFull, StoreUnavailable
-from holdfast.domain.phrases import count, some, span
+from holdfast.domain.phrases import count, format_names, span
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By
 from holdfast.ports import Beat, Check, Kept
@@ -71,7 +71,7 @@ def test_doctor_marks_a_setting_and_only_what_may_lose_tasks_is_not_clean(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def checks(_: SqliteAdmin) -> list[Check]:
-        return [Check(name="clock", good=False, says="is behind")]
+        return [Check(name="clock", good=False, message="is behind")]
 
     world.work_until_rested(world.send())
     monkeypatch.setattr(SqliteAdmin, "checks", checks)
@@ -90,7 +90,7 @@ def test_doctor_ends_with_what_the_exit_code_is_for(
     world: World, monkeypatch: pytest.MonkeyPatch, bad: list[str], verdict: str
 ) -> None:
     async def checks(_: SqliteAdmin) -> list[Check]:
-        return [Check(name=name, good=False, says="is not as it should be") for name in bad]
+        return [Check(name=name, good=False, message="is not as it should be") for name in bad]
 
     world.work_until_rested(world.send())
     monkeypatch.setattr(SqliteAdmin, "checks", checks)
@@ -112,8 +112,8 @@ def test_doctor_fits_80_columns_and_says_all_in_a_pipe_on_one_line(
 
     async def checks(_: SqliteAdmin) -> list[Check]:
         return [
-            Check(name="persistence", good=False, says=says.strip()),
-            Check(name="clock", good=False, says=f"see {address} there"),
+            Check(name="persistence", good=False, message=says.strip()),
+            Check(name="clock", good=False, message=f"see {address} there"),
         ]
 
     world.upgrade(tenant="t-1")
@@ -478,6 +478,6 @@ def test_times_are_said_in_two_units(seconds: float, said: str) -> None:
 
 
 def test_long_rows_of_names_are_cut_short() -> None:
-    assert some(["a", "b"]) == "a, b"
-    assert some(list("abcde")) == "a, b, c and 2 more"
+    assert format_names(["a", "b"]) == "a, b"
+    assert format_names(list("abcde")) == "a, b, c and 2 more"
     assert (count(1, "task"), count(2, "task")) == ("1 task", "2 tasks")

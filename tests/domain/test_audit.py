@@ -5,7 +5,7 @@ import hashlib
 import pytest
 from msgspec.structs import replace
 
-from holdfast.domain.audit import START, Anchor, Audit, AuditLink, digest, first_break, linked
+from holdfast.domain.audit import START, Anchor, Audit, AuditLink, digest, first_break, link_entry
 from holdfast.domain.task.task import By
 
 ENTRY = Audit(
@@ -22,7 +22,7 @@ def chain(number: int, before: Anchor | None = None) -> list[AuditLink]:
     links: list[AuditLink] = []
     at = before or Anchor()
     for n in range(number):
-        links.append(linked(at, replace(ENTRY, task_id=f"task-{n}")))
+        links.append(link_entry(at, replace(ENTRY, task_id=f"task-{n}")))
         at = links[-1].anchor
     return links
 
@@ -46,7 +46,7 @@ def test_a_hash_can_be_made_without_this_code() -> None:
         b'"command":"pause-intake","taskId":"queue:slow"}'
     )
     wanted = hashlib.sha256(b"0" * 64 + b"\n1\n" + body).hexdigest()
-    assert linked(Anchor(), ENTRY).hash == wanted
+    assert link_entry(Anchor(), ENTRY).hash == wanted
 
 
 def test_a_part_of_a_chain_is_judged_from_where_it_begins() -> None:
@@ -77,12 +77,12 @@ def test_a_change_of_any_field_is_found_where_it_is(at: int, change: dict[str, o
     links[at] = replace(links[at], entry=replace(links[at].entry, **change))
     found = first_break(Anchor(), links)
     assert found is not None
-    assert (found.seq, found.says) == (at + 1, "its hash is not that of what it says")
+    assert (found.seq, found.message) == (at + 1, "its hash is not that of what it says")
 
 
 def test_a_change_with_a_hash_of_its_own_is_found_at_the_next_link() -> None:
     links = chain(5)
-    links[1] = linked(links[0].anchor, replace(links[1].entry, command="other"))
+    links[1] = link_entry(links[0].anchor, replace(links[1].entry, command="other"))
     found = first_break(Anchor(), links)
     assert found is not None
     assert found.seq == 3
@@ -90,7 +90,7 @@ def test_a_change_with_a_hash_of_its_own_is_found_at_the_next_link() -> None:
 
 def test_a_chain_written_anew_has_another_head() -> None:
     forged = chain(2)
-    forged += chain(3, linked(forged[1].anchor, replace(ENTRY, command="other")).anchor)
+    forged += chain(3, link_entry(forged[1].anchor, replace(ENTRY, command="other")).anchor)
     assert first_break(Anchor(), chain(6)) is None
     assert forged[-1].hash != chain(6)[-1].hash
 
@@ -101,12 +101,12 @@ def test_a_missing_link_is_found(at: int) -> None:
     del links[at]
     found = first_break(Anchor(), links)
     assert found is not None
-    assert (found.seq, found.says) == (at + 2, f"number {at + 2} comes after {at}")
+    assert (found.seq, found.message) == (at + 2, f"number {at + 2} comes after {at}")
 
 
 def test_a_link_that_was_put_in_is_found() -> None:
     links = chain(5)
-    links.insert(2, linked(links[1].anchor, replace(ENTRY, command="other")))
+    links.insert(2, link_entry(links[1].anchor, replace(ENTRY, command="other")))
     found = first_break(Anchor(), links)
     assert found is not None
     assert found.seq == 3

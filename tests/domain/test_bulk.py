@@ -65,35 +65,35 @@ def test_a_round_takes_what_fits_into_its_time(
 
 
 def test_a_step_waits_for_all_of_its_tasks() -> None:
-    state = bulk.acted(ON_THE_WAY, BulkCounts(done=1), ["a"], [])
+    state = bulk.finish_round(ON_THE_WAY, BulkCounts(done=1), ["a"], [])
     assert bulk.room(state, rate=50, limit=None, canary=CANARY) == 0
-    waiting = bulk.judged(bulk.saw(state, {}, now=NOW), CANARY, now=NOW)
+    waiting = bulk.judge_canary(bulk.note_ends(state, {}, now=NOW), CANARY, now=NOW)
     assert (waiting.step, waiting.waits_since) == (0, NOW)
-    after = bulk.judged(
-        bulk.saw(waiting, {"a": Status.COMPLETED}, now=NOW + 5), CANARY, now=NOW + 5
+    after = bulk.judge_canary(
+        bulk.note_ends(waiting, {"a": Status.COMPLETED}, now=NOW + 5), CANARY, now=NOW + 5
     )
     assert (after.step, after.counts.ended, after.waits_since) == (1, 1, None)
     assert bulk.room(after, rate=50, limit=None, canary=CANARY) == 10
 
 
 def test_one_that_was_refused_or_changed_is_no_canary() -> None:
-    state = bulk.acted(ON_THE_WAY, BulkCounts(refused={"moved-on": 1}, changed=1), [], [])
-    state = bulk.judged(bulk.saw(state, {}, now=NOW), CANARY, now=NOW)
+    state = bulk.finish_round(ON_THE_WAY, BulkCounts(refused={"moved-on": 1}, changed=1), [], [])
+    state = bulk.judge_canary(bulk.note_ends(state, {}, now=NOW), CANARY, now=NOW)
     assert (state.step, bulk.room(state, rate=50, limit=None, canary=CANARY)) == (0, 1)
 
 
 def test_each_end_gives_the_rest_more_time() -> None:
-    state = bulk.saw(replace(ON_THE_WAY, watched=("a", "b")), {}, now=NOW)
-    state = bulk.saw(state, {}, now=NOW + 100)
+    state = bulk.note_ends(replace(ON_THE_WAY, watched=("a", "b")), {}, now=NOW)
+    state = bulk.note_ends(state, {}, now=NOW + 100)
     assert state.waits_since == NOW
-    state = bulk.saw(state, {"a": Status.CANCELLED}, now=NOW + 200)
+    state = bulk.note_ends(state, {"a": Status.CANCELLED}, now=NOW + 200)
     assert (state.waits_since, state.watched) == (NOW + 200, ("b",))
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.ROLLBACK_FAILED])
 def test_one_that_is_suspended_again_has_failed(status: Status) -> None:
     state = replace(ON_THE_WAY, watched=("a",), counts=BulkCounts(done=1))
-    state = bulk.judged(bulk.saw(state, {"a": status}, now=NOW), CANARY, now=NOW)
+    state = bulk.judge_canary(bulk.note_ends(state, {"a": status}, now=NOW), CANARY, now=NOW)
     assert (state.counts.failed, state.counts.ended) == (1, 0)
     assert state.halted == "1 of 1 have failed again"
     assert bulk.is_over(state, CANARY, now=NOW)
@@ -101,7 +101,7 @@ def test_one_that_is_suspended_again_has_failed(status: Status) -> None:
 
 def test_one_whose_record_is_gone_has_not_failed() -> None:
     state = replace(ON_THE_WAY, watched=("a",), counts=BulkCounts(done=1))
-    state = bulk.saw(state, {"a": None}, now=NOW)
+    state = bulk.note_ends(state, {"a": None}, now=NOW)
     assert (state.counts.failed, state.counts.ended, state.watched) == (0, 1, ())
 
 
@@ -113,7 +113,7 @@ def test_it_is_not_over_while_something_is_pending() -> None:
 
 def test_counts_add_up_by_the_code_of_a_refusal() -> None:
     first = BulkCounts(done=1, refused={"a": 1}, changed=1, gone=1)
-    both = bulk.added(first, BulkCounts(done=2, refused={"a": 1, "b": 3}))
+    both = bulk.add_counts(first, BulkCounts(done=2, refused={"a": 1, "b": 3}))
     assert both == BulkCounts(done=3, refused={"a": 2, "b": 3}, changed=1, gone=1)
     assert both.taken == 3 + 5 + 1 + 1
 
@@ -122,7 +122,7 @@ def test_none_may_fail_where_the_threshold_is_zero() -> None:
     canary = Canary(stop_at=FailureCount(0))
     assert bulk.check_canary(BulkCommand.RETRY, canary) is canary
     state = replace(ON_THE_WAY, step=2, counts=BulkCounts(done=500, failed=1))
-    assert bulk.judged(state, canary, now=NOW).halted
+    assert bulk.judge_canary(state, canary, now=NOW).halted
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ def test_at_the_end_what_was_not_found_any_more_is_counted_as_changed(
     changes: dict[str, Any], changed: int
 ) -> None:
     state = BulkState(matching=10, looked_through=True, counts=BulkCounts(done=5, gone=1))
-    assert bulk.squared(replace(state, **changes), None).counts.changed == changed
+    assert bulk.count_missing(replace(state, **changes), None).counts.changed == changed
 
 
 def test_what_a_limit_leaves_out_has_not_changed() -> None:
     state = BulkState(matching=10, looked_through=True, counts=BulkCounts(done=6))
-    assert bulk.squared(state, 6).counts.changed == 0
-    assert bulk.squared(state, 7).counts.changed == 4
+    assert bulk.count_missing(state, 6).counts.changed == 0
+    assert bulk.count_missing(state, 7).counts.changed == 4

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.durations import seconds, written
+from holdfast.domain.durations import format_duration, seconds
 from holdfast.domain.errors import InvalidInput
 
 A_CENTURY = 100 * 365 * 86_400
@@ -12,13 +12,13 @@ A_CENTURY = 100 * 365 * 86_400
 
 @given(st.integers(0, A_CENTURY))
 def test_whole_seconds_come_back_as_they_were_written(value: int) -> None:
-    assert seconds(written(value)) == value
+    assert seconds(format_duration(value)) == value
 
 
 @given(st.floats(0, A_CENTURY))
 def test_any_duration_comes_back_to_the_nearest_second_or_millisecond(value: float) -> None:
     tolerance = 0.5 if value >= 1 else 0.001
-    assert abs(seconds(written(value)) - value) <= tolerance
+    assert abs(seconds(format_duration(value)) - value) <= tolerance
 
 
 @given(
@@ -79,4 +79,4 @@ def test_what_is_no_number_is_refused(wrong: float) -> None:
     ],
 )
 def test_a_duration_is_written_as_people_do(value: float, text: str) -> None:
-    assert written(value) == text
+    assert format_duration(value) == text

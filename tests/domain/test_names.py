@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import InvalidName
-from holdfast.domain.names import KEY_KINDS, check, check_any, normalised, parents
+from holdfast.domain.names import KEY_KINDS, check, check_any, normalise, parents
 from holdfast.stores.redis.keys import TEMPLATES
 
 DECLARED = ["task type", "stage", "queue"]
@@ -152,7 +152,7 @@ def test_what_is_not_seen_is_in_no_name(kind: str, char: str) -> None:
 @pytest.mark.parametrize("kind", OF_ANY_SCRIPT)
 def test_what_looks_the_same_is_the_same_name(kind: str) -> None:
     apart = unicodedata.normalize("NFD", "Müller-서울-Việt")
-    assert check(kind, apart) == "Müller-서울-Việt" == normalised(apart)
+    assert check(kind, apart) == "Müller-서울-Việt" == normalise(apart)
     assert check(kind, unicodedata.normalize("NFD", "각" * 100)) == "각" * 100
     assert (check_any(kind, None), check_any(kind, apart)) == (None, "Müller-서울-Việt")
 

@@ -84,7 +84,7 @@ async def test_a_look_tells_of_switches_workers_and_the_lag(bench: Bench) -> Non
     await bench.engine.store.admin.set_switch(Switch.INTAKE, "mail", on=False, audit=audit)
     bench.lag_seconds = 2.5
     seen = await bench.monitor.snapshot()
-    assert seen.named(Switch.INTAKE) == {"mail"}
+    assert seen.switched_names(Switch.INTAKE) == {"mail"}
     assert len(seen.live) == 1
     assert seen.event_lag_seconds == 2.5
 
@@ -184,7 +184,7 @@ async def test_the_store_is_examined_now_and_then_and_mended_never(
 
     async def doctor(*, fix: bool, limit: int) -> list[Finding]:
         asked.append(fix)
-        return [Finding(invariant="I2", task_id="t", says="a lock alone", mended=False)]
+        return [Finding(invariant="I2", task_id="t", message="a lock alone", mended=False)]
 
     monkeypatch.setattr(bench.store.admin, "doctor", doctor, raising=False)
     assert (await bench.monitor.snapshot()).findings is None

@@ -56,8 +56,8 @@ async def test_an_alert_stands_for_each_group_after_five_minutes_until_it_ends(
     [alert] = await outages(monitor)
     assert alert.group
     assert alert.queue == ""
-    assert "stage charge has met outages for 3" in alert.says
-    assert "holdfast.Unavailable" in alert.says
+    assert "stage charge has met outages for 3" in alert.message
+    assert "holdfast.Unavailable" in alert.message
 
     away.add("database")
     away.remove("billing")
@@ -66,7 +66,7 @@ async def test_an_alert_stands_for_each_group_after_five_minutes_until_it_ends(
     await pass_time(engine, 5)
     [other] = await outages(monitor)
     assert other.group != alert.group
-    assert "stage store" in other.says
+    assert "stage store" in other.message
 
     said = Metrics().exposition(await monitor.snapshot()).decode()
     assert 'holdfast_stage_outages_total{type="order",stage="charge"} 0' not in said

@@ -169,7 +169,7 @@ async def test_one_who_starts_clears_where_the_others_would(
         await monitor.tick()
         [standing] = [one for one in monitor.alerts if one.code == "backlog"]
         assert (standing.value, standing.since) == (9, engine.clock.now() - 5)
-        assert standing.says == "9 tasks wait in queue default, threshold 10"
+        assert standing.message == "9 tasks wait in queue default, threshold 10"
     [*_, last] = await deliveries(app)
     assert b"AlertCleared" not in (await payload_of(app, last.id))
     for handle in handles[2:5]:

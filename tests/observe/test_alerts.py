@@ -103,7 +103,7 @@ def test_suspended_tasks_are_told_with_their_number() -> None:
     facts = snapshot(by_status={Status.FAILED: 2, Status.ROLLBACK_FAILED: 1, Status.RUNNING: 9})
     [alert] = judged(facts).values()
     assert (alert.code, alert.value) == ("suspended", 3)
-    assert "3" in alert.says
+    assert "3" in alert.message
 
 
 def test_one_is_not_told_as_many() -> None:
@@ -117,7 +117,7 @@ def test_one_is_not_told_as_many() -> None:
             checkpoints=number,
             locks=number,
         )
-        return [alert.says for alert in judge(facts, limits, {}, now=NOW).values()]
+        return [alert.message for alert in judge(facts, limits, {}, now=NOW).values()]
 
     assert said(1) == [
         "1 checkpoint of unsettled tasks, threshold 0",
@@ -148,7 +148,7 @@ def test_one_is_not_told_as_many() -> None:
     ids=["none", "of another queue", "lost", "draining"],
 )
 def test_ready_tasks_that_no_worker_would_take_are_told(workers: Any) -> None:
-    of = {"workers": workers, "thrown": (thrown(Switch.DRAIN, "draining"),)}
+    of = {"workers": workers, "switches": (thrown(Switch.DRAIN, "draining"),)}
     facts = snapshot(snapshot_of=of, **waiting("mail", 1))
     assert names(judged(facts)) == {("no-workers", "mail")}
 
@@ -169,25 +169,27 @@ def test_what_is_late_while_no_worker_is_alive_is_told(kind: Awaited) -> None:
     found = judged(snapshot(snapshot_of=of, late_seconds={kind: 16.0}))
     assert names(found) == {alerts.NO_WORKERS}
     [alert] = found.values()
-    assert alert.says == f"no worker is alive: {alerts.LATE[kind]} 16 s ago"
+    assert alert.message == f"no worker is alive: {alerts.LATE[kind]} 16 s ago"
     assert (alert.severity, alert.value, alert.threshold) == (Severity.PAGE, 16.0, 15.0)
 
 
 def test_all_that_is_late_is_in_one_alert() -> None:
     [alert] = judged(snapshot(late_seconds={Awaited.TASK: 20.0, Awaited.PLAN: 50.0})).values()
-    assert alert.says == "no worker is alive: a task was due 20 s ago, a plan was to go on 50 s ago"
+    assert (
+        alert.message == "no worker is alive: a task was due 20 s ago, a plan was to go on 50 s ago"
+    )
     assert alert.value == 50.0
 
 
 @pytest.mark.parametrize("name", ["w-1", "draining"])
 def test_any_live_worker_is_enough_for_what_is_late(name: str) -> None:
-    of = {"workers": (worker(name, "other"),), "thrown": (thrown(Switch.DRAIN, "draining"),)}
+    of = {"workers": (worker(name, "other"),), "switches": (thrown(Switch.DRAIN, "draining"),)}
     facts = snapshot(snapshot_of=of, late_seconds=dict.fromkeys(Awaited, 3600.0))
     assert judged(facts, judged(snapshot(late_seconds={Awaited.PLAN: 50.0}))) == {}
 
 
 def test_services_share_what_they_say_of_having_no_worker_at_all() -> None:
-    assert alerts.NO_WORKERS in alerts.shared([])
+    assert alerts.NO_WORKERS in alerts.shared_names([])
 
 
 def test_a_task_that_waits_too_long_is_told() -> None:
@@ -198,7 +200,7 @@ def test_a_task_that_waits_too_long_is_told() -> None:
 
 
 def test_a_queue_that_a_person_has_paused_may_wait() -> None:
-    of = {"thrown": (thrown(Switch.CLAIMING, "mail"),)}
+    of = {"switches": (thrown(Switch.CLAIMING, "mail"),)}
     assert judged(snapshot(snapshot_of=of, **waiting("mail", 1, age_seconds=5000))) == {}
     backlog = judged(snapshot(snapshot_of=of, **waiting("mail", 11, age_seconds=5000)))
     assert names(backlog) == {("backlog", "mail")}, "but not without end"

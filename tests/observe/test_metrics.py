@@ -50,14 +50,14 @@ def full() -> Snapshot:
         code="backlog",
         severity=Severity.TICKET,
         queue="mail",
-        says="11 wait",
+        message="11 wait",
         value=11,
         threshold=10,
         since=NOW,
     )
     of = {
         "workers": (worker(), worker("w-2"), worker("w-3", live=False)),
-        "thrown": (
+        "switches": (
             thrown(Switch.DRAIN, "w-2"),
             thrown(Switch.INTAKE, "mail"),
             thrown(Switch.CLAIMING, "other"),
@@ -233,7 +233,7 @@ def test_every_metric_has_help_a_kind_and_the_labels_it_declares() -> None:
             name = f"{family.name}_total" if family.type == "counter" else family.name
             labels = {label for one in family.samples for label in one.labels} - {"le"}
             found[name] = (family.type, labels)
-            assert family.documentation == FAMILIES[name].says
+            assert family.documentation == FAMILIES[name].help
     assert found == {name: (one.kind, set(one.labels)) for name, one in FAMILIES.items()}
 
 

@@ -139,7 +139,7 @@ def test_the_document_lists_every_metric_as_it_is() -> None:
         for name, kind, labels, says in rows(heading)
     }
     assert listed == {
-        name: (family.kind, family.labels, family.says) for name, family in FAMILIES.items()
+        name: (family.kind, family.labels, family.help) for name, family in FAMILIES.items()
     }
 
 

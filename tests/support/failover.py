@@ -118,7 +118,7 @@ class Load:
 
     async def lost_writes(self) -> int:
         found = [check for check in await self.store.admin.checks() if check.name == "lost writes"]
-        return sum(int(check.says.split()[0]) for check in found)
+        return sum(int(check.message.split()[0]) for check in found)
 
     async def _judge(self) -> None:
         tasks = await self.left()

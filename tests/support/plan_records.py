@@ -50,7 +50,7 @@ def members(*states: MemberState) -> dict[int, Member]:
 
 def with_members(record: Plan, of: Mapping[int, Member]) -> Plan:
     empty = replace(record, counts=tuple({} for _ in record.waves))
-    return replace(record, counts=commands.counted(empty, {}, of))
+    return replace(record, counts=commands.count_moves(empty, {}, of))
 
 
 def seen(

@@ -67,7 +67,7 @@ def give_back_for_a_while(task: Task, checkpoint: Checkpoint | None, now: float)
 def undo(task: Task, checkpoint: Checkpoint | None, now: float) -> Transition:
     if task.next_undo < 0:
         return decide.rolled_back(task, now=now)
-    return decide.undone(task, had_undo=False, data={"u": 1}, duration_seconds=0.0, now=now)
+    return decide.stage_undone(task, had_undo=False, data={"u": 1}, duration_seconds=0.0, now=now)
 
 
 HOLDER: list[Decision] = [

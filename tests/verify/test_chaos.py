@@ -179,7 +179,7 @@ def test_stages_out_of_order_are_disorder() -> None:
 
 
 def test_what_the_doctor_finds_is_a_complaint() -> None:
-    finding = Finding(invariant="I1", task_id="t1", says="is nowhere", mended=False)
+    finding = Finding(invariant="I1", task_id="t1", message="is nowhere", mended=False)
     assert judge(replace(GOOD, findings=[finding])).doctor
 
 

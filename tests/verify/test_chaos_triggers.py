@@ -155,7 +155,7 @@ def test_a_round_in_which_nothing_fires_proves_nothing() -> None:
 
 
 def test_what_the_doctor_finds_of_triggers_is_a_complaint() -> None:
-    finding = Finding(invariant="T1", task_id=None, says="is in no list", mended=False)
+    finding = Finding(invariant="T1", task_id=None, message="is in no list", mended=False)
     assert judge_triggers(replace(GOOD, findings=[finding])).doctor
 
 

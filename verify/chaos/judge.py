@@ -169,7 +169,7 @@ def judge(history: History) -> TaskVerdict:
             *_overlapping_effects(commits, walks, history.lines),
         ],
         disorder=[said for told in history.records.values() for said in _disorder(*told)],
-        doctor=[f"doctor: {f.invariant} {f.task_id} {f.says}" for f in history.findings],
+        doctor=[f"doctor: {f.invariant} {f.task_id} {f.message}" for f in history.findings],
         tasks=len(history.records),
         stages=_count(events, ev.StageCompleted),
         undos=_count(events, ev.StageUndone),

@@ -75,7 +75,7 @@ def judge_triggers(history: TriggerHistory) -> TriggerVerdict:
         doubled=[said for one in made.items() for said in _doubled(*one)],
         miscounted=[said for one in history.triggers for said in _miscounted(one, made[one.id])],
         unanswered=[said for one in history.triggers for said in _unanswered(one, made[one.id])],
-        doctor=[f"doctor: {f.invariant} {f.task_id} {f.says}" for f in history.findings],
+        doctor=[f"doctor: {f.invariant} {f.task_id} {f.message}" for f in history.findings],
         triggers=len(history.triggers),
         fire_times=sum(len(answered(one, _first(one))) for one in history.triggers),
         tasks=len(history.tasks),

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.audit import Anchor, Audit, linked
+from holdfast.domain.audit import Anchor, Audit, link_entry
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import RESTING, Next, Place
 from holdfast.domain.task.task import Lease, Task
@@ -254,7 +254,7 @@ def drain_outlives_its_worker(real: Real, state: MemoryState, worker: str) -> No
 @mutant(MemoryState, "note", in_contract=True)
 def links_hang_on_nothing(_: Real, state: MemoryState, entry: Audit) -> None:
     """The hash of an entry covers the entry, and not what was before it."""
-    state.links.append(linked(Anchor(seq=state.head().seq), entry))
+    state.links.append(link_entry(Anchor(seq=state.head().seq), entry))
 
 
 @mutant(MemoryAdmin, "_remove", in_contract=True)

@@ -71,10 +71,10 @@ NOT_AS_WRITTEN = "it is not stored as it was written"
 
 class Break(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
-    says: str
+    message: str
 
 
-def linked(before: Anchor, entry: Audit) -> AuditLink:
+def link_entry(before: Anchor, entry: Audit) -> AuditLink:
     seq = before.seq + 1
     return AuditLink(seq=seq, entry=entry, hash=digest(before.hash, seq, entry))
 
@@ -87,10 +87,10 @@ def first_break(before: Anchor, links: Iterable[AuditLink]) -> Break | None:
     """The first place where the links do not hang together, each on the one before it."""
     for link in links:
         if link.seq != before.seq + 1:
-            return Break(seq=link.seq, says=f"number {link.seq} comes after {before.seq}")
+            return Break(seq=link.seq, message=f"number {link.seq} comes after {before.seq}")
         if link.hash != digest(before.hash, link.seq, link.entry):
-            return Break(seq=link.seq, says="its hash is not that of what it says")
+            return Break(seq=link.seq, message="its hash is not that of what it says")
         if link.odd:
-            return Break(seq=link.seq, says=link.odd)
+            return Break(seq=link.seq, message=link.odd)
         before = link.anchor
     return None

@@ -181,7 +181,7 @@ def room(state: BulkState, *, rate: float, limit: int | None, canary: Canary | N
     return max(0, min(left))
 
 
-def saw(state: BulkState, rests: Mapping[str, Status | None], *, now: float) -> BulkState:
+def note_ends(state: BulkState, rests: Mapping[str, Status | None], *, now: float) -> BulkState:
     """Note which of the watched tasks have come to rest, and how; None: the record is gone."""
     failed = sum(status in SUSPENDED for status in rests.values())
     counts = state.counts
@@ -197,7 +197,7 @@ def saw(state: BulkState, rests: Mapping[str, Status | None], *, now: float) -> 
     return replace(state, counts=counts, watched=watched, waits_since=waits_since)
 
 
-def judged(state: BulkState, canary: Canary, *, now: float) -> BulkState:
+def judge_canary(state: BulkState, canary: Canary, *, now: float) -> BulkState:
     """Go on to the next step when all of this one have come to rest, or halt."""
     counts = state.counts
     if canary.stop_at.broken_by(counts.failed, counts.done):
@@ -226,21 +226,21 @@ def is_over(state: BulkState, canary: Canary | None, *, now: float) -> bool:
     return since is not None and now - since > canary.wait_seconds
 
 
-def acted(
+def finish_round(
     state: BulkState, counts: BulkCounts, going: Sequence[str], rest: Sequence[Picked]
 ) -> BulkState:
     """Return the state after a round: its counts, the tasks it set going, and those it did not get
     to."""
     return replace(
         state,
-        counts=added(state.counts, counts),
+        counts=add_counts(state.counts, counts),
         pending=tuple(rest),
         watched=(*state.watched, *going),
         in_step=state.in_step + counts.done,
     )
 
 
-def squared(state: BulkState, limit: int | None) -> BulkState:
+def count_missing(state: BulkState, limit: int | None) -> BulkState:
     """Return the final state: a task that matched at first and was not found any more has
     changed."""
     taken = state.counts.taken
@@ -249,10 +249,10 @@ def squared(state: BulkState, limit: int | None) -> BulkState:
     if limit is not None and taken >= limit:
         return state
     missed = BulkCounts(changed=max(0, state.matching - taken))
-    return replace(state, counts=added(state.counts, missed))
+    return replace(state, counts=add_counts(state.counts, missed))
 
 
-def added(one: BulkCounts, two: BulkCounts) -> BulkCounts:
+def add_counts(one: BulkCounts, two: BulkCounts) -> BulkCounts:
     refused = dict(one.refused)
     for code, number in two.refused.items():
         refused[code] = refused.get(code, 0) + number

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from holdfast.domain.durations import written
+from holdfast.domain.durations import format_duration
 from holdfast.domain.machine import Machine
 
 S = TypeVar("S", bound=StrEnum)
@@ -113,7 +113,7 @@ def _kind(picture: AnyPicture, status: StrEnum) -> str:
 
 def _note(status: StrEnum, live: AnyLive) -> str:
     dwell = live.dwell_seconds.get(status)
-    stays = "" if dwell is None else f", stays {written(_rough(dwell))}"
+    stays = "" if dwell is None else f", stays {format_duration(_rough(dwell))}"
     return f"{live.counts.get(status, 0)} now{stays}"
 
 

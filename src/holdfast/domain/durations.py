@@ -24,7 +24,7 @@ def seconds(value: float | str) -> float:
     return found
 
 
-def written(value: float) -> str:
+def format_duration(value: float) -> str:
     """``9000`` → ``2h30m``; below a second: ``0.25s``."""
     if value < 1:
         return f"{round(value, 3):g}s"

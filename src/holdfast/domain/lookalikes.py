@@ -47,6 +47,6 @@ def _fold_mark(mark: str) -> str:
 _TABLE = _Folded()
 
 
-def folded(text: str) -> str:
+def fold_lookalikes(text: str) -> str:
     """Return the text with letters that look Latin as Latin ones, without accents."""
     return text if text.isascii() else text.translate(_TABLE)

@@ -131,7 +131,7 @@ def check(kind: str, value: object) -> str:
         return _namespace(value, alphabet)
     if value.isascii() or len(value) > alphabet.limit * BYTES_PER_CHARACTER:
         raise InvalidName(kind, value, alphabet.rule)
-    name = normalised(value)
+    name = normalise(value)
     if fault := alphabet.fault(name):
         raise InvalidName(kind, value, alphabet.rule + fault)
     return name
@@ -142,7 +142,7 @@ def check_any(kind: str, value: object) -> str | None:
     return None if value is None else check(kind, value)
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Return the text as names are kept: looked for in another form, none would be found."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.domain.durations import written
+from holdfast.domain.durations import format_duration
 from holdfast.domain.task.task import Task
 
 _UNIT_SECONDS = (86_400, 3_600, 60, 1)
@@ -13,18 +13,18 @@ _UNIT_SECONDS = (86_400, 3_600, 60, 1)
 def span(seconds: float) -> str:
     """The two largest units: ``2d3h``, ``5m20s``, ``12s``; below a second: ``0.2s``."""
     if seconds < 1:
-        return written(round(max(0.0, seconds), 1))
+        return format_duration(round(max(0.0, seconds), 1))
     whole = round(seconds)
     largest = next(at for at, size in enumerate(_UNIT_SECONDS) if whole >= size)
     smallest = _UNIT_SECONDS[min(largest + 1, len(_UNIT_SECONDS) - 1)]
-    return written(whole // smallest * smallest)
+    return format_duration(whole // smallest * smallest)
 
 
 def ago(seconds: float) -> str:
     return f"{span(seconds)} ago"
 
 
-def some(names: Sequence[str], limit: int = 3) -> str:
+def format_names(names: Sequence[str], limit: int = 3) -> str:
     """``a, b, c and 4 more``"""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more

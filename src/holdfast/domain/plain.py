@@ -13,7 +13,7 @@ def plain(text: str) -> str:
     """The same text; only its line ends are kept as they are."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    return "".join(c if c == "\n" else _shown(c) for c in text)
+    return "".join(c if c == "\n" else _escape_steering(c) for c in text)
 
 
 def plain_line(text: str) -> str:
@@ -25,7 +25,7 @@ def plain_json(text: str) -> str:
     return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
-def _shown(char: str) -> str:
+def _escape_steering(char: str) -> str:
     if unicodedata.category(char) not in _STEERING:
         return char
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.domain.lookalikes import folded as without_lookalikes
-from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, HINTS, VALUE, compiled
+from holdfast.domain.lookalikes import fold_lookalikes
+from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, HINTS, VALUE, compile_pattern
 from holdfast.domain.task.task import Failure
 
 SECRET_MARK = "holdfast.secret"  # the one field of an object that stands for a stored secret
@@ -65,7 +65,7 @@ class Redactor:
         """An error, a reason, a line of a log."""
         if self._usual:
             text = _without_patterns(text)
-            if not text.isascii() and (alike := without_lookalikes(text)) != text:
+            if not text.isascii() and (alike := fold_lookalikes(text)) != text:
                 found = _without_patterns(alike)
                 text = text if found == alike else found  # else its letters stay as they are
         if self._pairs is not None:
@@ -94,7 +94,7 @@ class Redactor:
             return False
         if self._names.match(_fold_name(name)) is not None:
             return True
-        return not name.isascii() and bool(self._names.match(_fold_name(without_lookalikes(name))))
+        return not name.isascii() and bool(self._names.match(_fold_name(fold_lookalikes(name))))
 
     def _hides(self, name: str, item: Any) -> bool:
         """A number of tokens is shown, where nobody has declared it secret."""
@@ -170,7 +170,7 @@ def _letter(mark: str) -> str:
 USUAL = Redactor()
 
 
-def redacted(value: Any) -> Any:
+def redact(value: Any) -> Any:
     """Redact by the usual names and patterns."""
     return USUAL.value(value)
 
@@ -186,7 +186,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _looks_secret(name: str) -> bool:
-    plain = without_lookalikes(name)
+    plain = fold_lookalikes(name)
     return _SECRET.search(_fold_name(plain)) is not None or _PASS.search(plain) is not None
 
 
@@ -194,7 +194,7 @@ def _without_patterns(text: str) -> str:
     """Return the text with what looks like a secret hidden."""
     lower = text.lower()
     for rule in dict.fromkeys([rule for hint, rule in HINTS if hint in lower]):
-        text = compiled(rule.pattern).sub(rule.shown, text)
+        text = compile_pattern(rule.pattern).sub(rule.shown, text)
     return text
 
 

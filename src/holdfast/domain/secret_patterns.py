@@ -33,7 +33,7 @@ def _rule_after(hints: str, pattern: str) -> Rule:
 
 
 @cache  # one for each rule
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """Compile when a text first has a hint: a command that shows none starts a tenth sooner."""
     return re.compile(pattern, re.ASCII | re.IGNORECASE)
 

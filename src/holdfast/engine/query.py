@@ -39,7 +39,7 @@ class Query:
 
     async def query_task_status_by_tenants(self, tenants: Sequence[str]) -> list[TenantStatus]:
         store = self._store()
-        views = await store.views.tenants([names.normalised(tenant) for tenant in tenants])
+        views = await store.views.tenants([names.normalise(tenant) for tenant in tenants])
         tasks = await store.views.load([view.active for view in views if view.active])
         active = {task.id: task for task in tasks if task is not None}
         found = (self._status(view, active.get(view.active or "")) for view in views)
@@ -68,7 +68,7 @@ class Query:
             return True  # what cannot be read is there all the same
 
     async def query_plan_status(self, plan_id: str) -> PlanInfo:
-        [plan] = await self._store().plans.load([names.normalised(plan_id)])
+        [plan] = await self._store().plans.load([names.normalise(plan_id)])
         if plan is None:
             raise PlanNotFound(plan_id)
         return info(plan, now=self._now())
@@ -112,5 +112,5 @@ class Query:
         )
 
     async def _active(self, tenant: str) -> str | None:
-        [view] = await self._store().views.tenants([names.normalised(tenant)])
+        [view] = await self._store().views.tenants([names.normalise(tenant)])
         return view.active

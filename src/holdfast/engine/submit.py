@@ -156,7 +156,7 @@ class Submitter:
         self._registry.check()
         terms["callback"] = self._app.check_callback(terms.get("callback"))
         if terms.get("trace_id") is None:
-            terms["trace_id"] = self._app.tracer.here()
+            terms["trace_id"] = self._app.tracer.current_traceparent()
         record = new_task.record(declared, now=self._app.clock.now(), **terms)
         effects, body = declared.effects_namespace, declared.payload.encode(payload)
         return Planned(record=record, payload=body, effects_namespace=effects)

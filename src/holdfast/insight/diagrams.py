@@ -35,7 +35,7 @@ PICTURES: dict[Of, diagram.AnyPicture] = {
 }
 
 
-def drawn(of: Of, format: Format, live: diagram.LiveCounts[Any] | None = None) -> str:
+def draw(of: Of, format: Format, live: diagram.LiveCounts[Any] | None = None) -> str:
     return _DRAW[format](PICTURES[of], live)
 
 

@@ -146,7 +146,7 @@ class Monitor:
         declared = (one.queue for one in types if one is not None)
         known = {*facts.queues, *declared, *app.settings.queue_names, *app.settings.backlog}
         groups = [*(one.fingerprint for one in facts.outages), *self._groups()]
-        return alerts.shared(sorted(known - {alerts.EVERY_OTHER}), dict.fromkeys(groups))
+        return alerts.shared_names(sorted(known - {alerts.EVERY_OTHER}), dict.fromkeys(groups))
 
     def _groups(self) -> list[str]:
         """The error groups of which an outage stands or was told."""
@@ -164,7 +164,7 @@ class Monitor:
         return Snapshot(
             stats=stats,
             workers=tuple(workers),
-            thrown=tuple(await switches.active_switches(store, app.clock.now())),
+            switches=tuple(await switches.active_switches(store, app.clock.now())),
             durable=store.durable,
             degraded=app.degraded,
             findings=self._findings,
@@ -244,6 +244,6 @@ def _log(change: Change) -> None:
     alert = change.alert
     about = f" ({alert.name[1]})" if alert.name[1] else ""
     if isinstance(change, AlertRaised):
-        log.warning("alert %s%s raised: %s", alert.code, about, alert.says)
+        log.warning("alert %s%s raised: %s", alert.code, about, alert.message)
     else:
         log.info("alert %s%s cleared after %.0f s", alert.code, about, change.at - alert.since)

@@ -149,7 +149,7 @@ def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
     except InvalidInput as error:
         raise InvalidInput(f"{where}.url: {error}") from error
     filters = {
-        filter: frozenset(map(names.normalised, wanted))
+        filter: frozenset(map(names.normalise, wanted))
         for filter in FILTERS
         if (wanted := getattr(given, filter))
     }

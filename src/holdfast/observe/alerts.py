@@ -81,7 +81,7 @@ class Measure(msgspec.Struct, frozen=True):
     code: str
     value: float
     threshold: float
-    says: str
+    message: str
     queue: str = ""
     group: str = ""
 
@@ -90,7 +90,7 @@ class Measure(msgspec.Struct, frozen=True):
         return self.code, self.queue or self.group
 
 
-def shared(queues: Iterable[str], groups: Iterable[str] = ()) -> list[Name]:
+def shared_names(queues: Iterable[str], groups: Iterable[str] = ()) -> list[Name]:
     """All that every process sees alike, sooner or later."""
     of_some = (*OF_QUEUES, *OF_GROUPS)
     of_store = [NO_WORKERS, *((code, "") for code in SEVERITIES if code not in of_some)]
@@ -141,7 +141,7 @@ def _alert(one: Measure, before: Alert | None, now: float) -> Alert:
         severity=SEVERITIES[one.code],
         queue=one.queue,
         group=one.group,
-        says=one.says,
+        message=one.message,
         value=one.value,
         threshold=one.threshold,
         since=before.since if before else now,
@@ -152,7 +152,7 @@ def _measures(facts: Snapshot, limits: Thresholds, now: float) -> Iterator[Measu
     yield from _of_the_store(facts, limits)
     for group in facts.outages:
         yield _outage(group, limits, now)
-    paused = facts.named(Switch.CLAIMING)
+    paused = facts.switched_names(Switch.CLAIMING)
     for queue in facts.queues:
         yield _backlog(facts, limits, queue)
         if queue not in paused:  # else nobody expects that it is handed out
@@ -188,9 +188,9 @@ def _nobody(facts: Snapshot, limits: Thresholds) -> Measure:
 
 def _outage(group: OutageGroup, limits: Thresholds, now: float) -> Measure:
     lasted = max(0.0, now - group.since)
-    says = f"stage {group.stage} has met outages for {lasted:.0f} s: {group.error}"
+    message = f"stage {group.stage} has met outages for {lasted:.0f} s: {group.error}"
     name = group.fingerprint
-    return Measure("outage", lasted, limits.outage_seconds, says, group=name)
+    return Measure("outage", lasted, limits.outage_seconds, message, group=name)
 
 
 def _count_of(number: int, one: str, many: str) -> str:
@@ -206,12 +206,12 @@ def _backlog(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
     limit = limits.backlog.get(queue, limits.backlog.get(EVERY_OTHER))
     waiting = facts.depth(queue)
     waits = _count_of(waiting, "task waits", "tasks wait")
-    says = f"{waits} in queue {queue}, threshold {limit}"
-    return Measure("backlog", waiting, float("inf") if limit is None else limit, says, queue)
+    message = f"{waits} in queue {queue}, threshold {limit}"
+    return Measure("backlog", waiting, float("inf") if limit is None else limit, message, queue)
 
 
 def _no_workers(facts: Snapshot, queue: str) -> Measure:
-    draining = facts.named(Switch.DRAIN)
+    draining = facts.switched_names(Switch.DRAIN)
     takers = [one for one in facts.live if one.beat.worker not in draining]
     is_served = any(queue in one.beat.queues for one in takers)
     ready = 0 if is_served else facts.depth(queue, (Place.READY,))
@@ -220,5 +220,5 @@ def _no_workers(facts: Snapshot, queue: str) -> Measure:
 
 def _oldest(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
     age = facts.oldest_seconds(queue)
-    says = f"the next task of queue {queue} has waited for {age:.0f} s"
-    return Measure("oldest-age", age, limits.oldest_seconds, says, queue)
+    message = f"the next task of queue {queue} has waited for {age:.0f} s"
+    return Measure("oldest-age", age, limits.oldest_seconds, message, queue)

@@ -12,11 +12,11 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 class Family(msgspec.Struct, frozen=True):
     kind: str
     labels: tuple[str, ...]
-    says: str
+    help: str
 
 
-def _family(kind: str, labels: str, says: str) -> Family:
-    return Family(kind, tuple(labels.split()), says)
+def _family(kind: str, labels: str, help: str) -> Family:
+    return Family(kind, tuple(labels.split()), help)
 
 
 # From the store: the same whichever service is asked, and kept across restarts.

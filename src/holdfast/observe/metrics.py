@@ -92,7 +92,7 @@ class Metrics:
     def exposition(self, snapshot: Snapshot | None) -> bytes:
         """Return the text for Prometheus; ``snapshot`` None: the store is away, and the rest is
         shown."""
-        told = [*text.one("holdfast_up", snapshot is not None), *self._requests.lines()]
+        told = [*text.sample("holdfast_up", snapshot is not None), *self._requests.lines()]
         if snapshot is not None:
             told += text.lines(snapshot)
         return "\n".join(told).encode() + b"\n" + generate_latest(_Plain(self._registry))
@@ -122,11 +122,11 @@ class Metrics:
 
     def _counter(self, name: str) -> Counter:
         described = FAMILIES[name]
-        return Counter(name, described.says, described.labels, registry=self._registry)
+        return Counter(name, described.help, described.labels, registry=self._registry)
 
     def _gauge(self, name: str) -> Gauge:
         described = FAMILIES[name]
-        return Gauge(name, described.says, described.labels, registry=self._registry)
+        return Gauge(name, described.help, described.labels, registry=self._registry)
 
 
 class _Plain:

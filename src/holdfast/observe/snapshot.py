@@ -25,7 +25,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     severity: Severity
     queue: str = ""  # empty: of the whole store
     group: str = ""  # of an outage: the fingerprint of its error group
-    says: str
+    message: str = msgspec.field(name="says")
     value: float
     threshold: float
     since: float
@@ -39,7 +39,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     stats: Stats
     workers: tuple[WorkerInfo, ...] = ()
-    thrown: tuple[SwitchSetting, ...] = ()
+    switches: tuple[SwitchSetting, ...] = ()
     alerts: tuple[Alert, ...] = ()
     durable: bool = True
     degraded: bool = False  # on memory, because the real store was out of reach at the start
@@ -52,7 +52,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def queues(self) -> list[str]:
         """Return the queues that have, had or would have tasks: switched ones and served ones
         too."""
-        switched = (one.name for one in self.thrown if one.switch in OF_QUEUES)
+        switched = (one.name for one in self.switches if one.switch in OF_QUEUES)
         served = (queue for worker in self.live for queue in worker.beat.queues)
         return sorted({*self.stats.by_queue, *self.stats.heads, *switched, *served})
 
@@ -64,9 +64,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def suspended(self) -> int:
         return sum(self.stats.by_status.get(status, 0) for status in SUSPENDED)
 
-    def named(self, switch: Switch) -> set[str]:
-        """The queues or workers for which it is thrown."""
-        return {one.name for one in self.thrown if one.switch is switch}
+    def switched_names(self, switch: Switch) -> set[str]:
+        """Return the queues, workers or tenants for which a person has set the switch."""
+        return {one.name for one in self.switches if one.switch is switch}
 
     def depth(self, queue: str, places: Iterable[Place] = WAITING) -> int:
         counted = self.stats.by_queue.get(queue, {})

@@ -35,28 +35,28 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     yield from _not_called_yet(snapshot)
     yield from _statuses(stats)
     yield from _queues(snapshot)
-    yield from one("holdfast_suspended", snapshot.suspended)
-    yield from one("holdfast_leases", _leases(stats))
-    yield from one("holdfast_checkpoints", stats.checkpoints)
-    yield from one("holdfast_tenant_locks", stats.locks)
+    yield from sample("holdfast_suspended", snapshot.suspended)
+    yield from sample("holdfast_leases", _leases(stats))
+    yield from sample("holdfast_checkpoints", stats.checkpoints)
+    yield from sample("holdfast_tenant_locks", stats.locks)
     yield from family("holdfast_workers", _workers(snapshot))
-    yield from one("holdfast_slots", sum(worker.beat.slots for worker in live))
-    yield from one("holdfast_slots_used", sum(worker.beat.running for worker in live))
-    yield from one("holdfast_durable", snapshot.durable)
-    yield from one("holdfast_degraded", snapshot.degraded)
+    yield from sample("holdfast_slots", sum(worker.beat.slots for worker in live))
+    yield from sample("holdfast_slots_used", sum(worker.beat.running for worker in live))
+    yield from sample("holdfast_durable", snapshot.durable)
+    yield from sample("holdfast_degraded", snapshot.degraded)
     yield from family("holdfast_alerts", _alerts(snapshot))
     yield from family("holdfast_stage_outages_total", _outages(stats.timings))
     yield from family("holdfast_outage_seconds", _lasting(snapshot))
     if snapshot.findings is not None:
         found = {**dict.fromkeys(INVARIANTS, 0), **snapshot.findings}
-        yield from family("holdfast_doctor_findings", by_one(found))
+        yield from family("holdfast_doctor_findings", labelled_samples(found))
 
 
-def one(name: str, value: float) -> Iterator[str]:
+def sample(name: str, value: float) -> Iterator[str]:
     return family(name, [((), value)])
 
 
-def by_one(values: Mapping[str, float]) -> Iterator[Sample]:
+def labelled_samples(values: Mapping[str, float]) -> Iterator[Sample]:
     return (((label,), value) for label, value in values.items())
 
 
@@ -73,15 +73,17 @@ def family(name: str, samples: Iterable[Sample]) -> Iterator[str]:
 
 def _head(name: str) -> Iterator[str]:
     described = FAMILIES[name]
-    yield f"# HELP {name} {described.says}"
+    yield f"# HELP {name} {described.help}"
     yield f"# TYPE {name} {described.kind}"
 
 
 def labels(names: Iterable[str], values: Iterable[str]) -> str:
-    return ",".join(f'{name}="{escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return ",".join(
+        f'{name}="{escape_label(value)}"' for name, value in zip(names, values, strict=True)
+    )
 
 
-def escaped(value: str) -> str:
+def escape_label(value: str) -> str:
     if value.isalnum():
         return value
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
@@ -143,7 +145,7 @@ def _count_lines(stats: Stats) -> Iterator[str]:
 
 def _statuses(stats: Stats) -> Iterator[str]:
     counts = {status.value: stats.by_status.get(status, 0) for status in Status}
-    return family("holdfast_tasks", by_one(counts))
+    return family("holdfast_tasks", labelled_samples(counts))
 
 
 def _queues(snapshot: Snapshot) -> Iterator[str]:
@@ -155,12 +157,12 @@ def _queues(snapshot: Snapshot) -> Iterator[str]:
     )
     ages = {queue: snapshot.oldest_seconds(queue) for queue in queues}
     yield from family("holdfast_queue_depth", depths)
-    yield from family("holdfast_queue_oldest_age_seconds", by_one(ages))
+    yield from family("holdfast_queue_oldest_age_seconds", labelled_samples(ages))
     for switch in (Switch.INTAKE, Switch.CLAIMING):
-        paused = snapshot.named(switch)
+        paused = snapshot.switched_names(switch)
         states = {queue: queue in paused for queue in queues}
-        yield from family(f"holdfast_{switch.value}_paused", by_one(states))
-    yield from family("holdfast_tenants_held", [((), len(snapshot.named(Switch.HOLD)))])
+        yield from family(f"holdfast_{switch.value}_paused", labelled_samples(states))
+    yield from family("holdfast_tenants_held", [((), len(snapshot.switched_names(Switch.HOLD)))])
 
 
 def _leases(stats: Stats) -> int:
@@ -168,11 +170,11 @@ def _leases(stats: Stats) -> int:
 
 
 def _workers(snapshot: Snapshot) -> Iterator[Sample]:
-    draining = snapshot.named(Switch.DRAIN)
+    draining = snapshot.switched_names(Switch.DRAIN)
     leaving = sum(worker.beat.worker in draining for worker in snapshot.live)
     live = len(snapshot.live)
     lost = len(snapshot.workers) - live
-    return by_one({"live": live - leaving, "draining": leaving, "lost": lost})
+    return labelled_samples({"live": live - leaving, "draining": leaving, "lost": lost})
 
 
 def _outages(timings: Iterable[Timings]) -> Iterator[Sample]:

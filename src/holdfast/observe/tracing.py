@@ -73,7 +73,7 @@ class OtelTracer:
         parent = _context_of(task.trace_id) or NOBODY
         return self._span(name, SpanKind.CONSUMER, parent, facts)
 
-    def here(self) -> str | None:
+    def current_traceparent(self) -> str | None:
         return _traceparent(None)
 
     @contextmanager

@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     invariant: str  # "I11"
     task_id: str | None
-    says: str
+    message: str
     mended: bool
 
 
@@ -40,7 +40,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # "persistence"
     good: bool
-    says: str
+    message: str
 
 
 class AdminStore(Protocol):

@@ -36,7 +36,7 @@ class Tracer(Protocol):
     def stage(self, task: Task, stage: str, *, undo: bool) -> AbstractContextManager[Span]:
         """One call, below the span that the task carries."""
 
-    def here(self) -> str | None:
+    def current_traceparent(self) -> str | None:
         """The traceparent of the span that is current, for a task that is submitted later."""
 
 
@@ -65,7 +65,7 @@ class NoTracer:
         del task, stage, undo
         return nullcontext(NoSpan())
 
-    def here(self) -> str | None:
+    def current_traceparent(self) -> str | None:
         return None
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.root import cli
 from holdfast.clock import SystemClock
-from holdfast.domain.audit import START, Anchor, Audit, AuditLink, linked
+from holdfast.domain.audit import START, Anchor, Audit, AuditLink, link_entry
 from holdfast.domain.task.task import By
 from holdfast.engine.operations import audit
 from holdfast.engine.store_url import store_from_url
@@ -307,7 +307,7 @@ def test_a_chain_that_was_written_anew_is_found_by_a_noted_head(place: Place) ->
     place.write(3)
     links, noted = place.links(), place.verify()["head"]
     before = links[1].anchor
-    forged = linked(before, replace(links[2].entry, by=replace(links[2].entry.by, actor="eve")))
+    forged = link_entry(before, replace(links[2].entry, by=replace(links[2].entry.by, actor="eve")))
     place.hand.forge(forged)
     place.hand.move_head(forged.anchor)
     assert place.verify()["holds"]

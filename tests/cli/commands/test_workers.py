@@ -165,7 +165,7 @@ async def told(scene: Scene) -> tuple[list[str], list[str]]:
     """By the alerts, and by the doctor."""
     found = await Monitor(scene.app).snapshot()
     health = await examine(scene.store, fix=False, lease_seconds=30, hide=scene.app.redactor)
-    return [one.says for one in found.alerts if one.code == "no-workers"], list(health.stuck)
+    return [one.message for one in found.alerts if one.code == "no-workers"], list(health.stuck)
 
 
 async def test_a_retry_that_no_worker_is_there_for_is_told_by_alerts_and_doctor(

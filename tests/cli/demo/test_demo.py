@@ -194,7 +194,7 @@ def test_the_judge_sees_what_was_tampered_with(ran: Ran, tamper: Tamper, noticed
 
 
 def test_what_the_doctor_finds_makes_the_demo_fail(ran: Ran) -> None:
-    finding = Finding(invariant="I1", task_id=None, says="is nowhere", mended=False)
+    finding = Finding(invariant="I1", task_id=None, message="is nowhere", mended=False)
     assert exit_code(judge(ran.told, ran.details, [finding])) == 1
 
 

@@ -20,7 +20,7 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task import operate
 from holdfast.domain.task.state import SETTLED, Command, Status
-from holdfast.domain.task.task import By, Task, moved
+from holdfast.domain.task.task import By, Task, apply_command
 from tests.support.plan_records import plan
 from tests.support.task_records import ASK, task
 
@@ -58,8 +58,8 @@ def test_what_a_plan_wants_is_legal_for_the_task(
     plan_status: PlanStatus, state: MemberState
 ) -> None:
     for of, before, one in scenes(plan_status, state):
-        member = mem.seen(of, 0, before, look(one))
-        command = mem.wanted(of, 0, member, one)
+        member = mem.observe_member(of, 0, before, look(one))
+        command = mem.next_command(of, 0, member, one)
         assert command is None or one.can(command), (of.cancel_requested, member, one)
 
 
@@ -111,9 +111,9 @@ def settled(of: Plan, member: Member, one: Task) -> tuple[Member, Task, list[Com
     """When the plan has looked, and asked, until it wants nothing more."""
     sent: list[Command] = []
     for _ in range(MOST_LOOKS):
-        member = mem.seen(of, 0, member, look(one))
-        assert mem.seen(of, 0, member, look(one)) == member
-        if command := mem.wanted(of, 0, member, one):
+        member = mem.observe_member(of, 0, member, look(one))
+        assert mem.observe_member(of, 0, member, look(one)) == member
+        if command := mem.next_command(of, 0, member, one):
             sent.append(command)
             one = carried_out(one, command)
         elif one == (one := at_boundary(one)):
@@ -145,9 +145,9 @@ def carried_out(one: Task, command: Command) -> Task:
 def at_boundary(one: Task) -> Task:
     """What the holder of a running task does there, if it was asked to stop."""
     if one.status is S.RUNNING and one.cancel_requested:
-        return moved(one, C.CANCEL, now=ASK.now)
+        return apply_command(one, C.CANCEL, now=ASK.now)
     if one.status is S.RUNNING and one.pause_requested:
-        return moved(one, C.PAUSE, now=ASK.now, pause_requested=False)
+        return apply_command(one, C.PAUSE, now=ASK.now, pause_requested=False)
     return one
 
 
@@ -157,13 +157,13 @@ def at_boundary(one: Task) -> Task:
 def test_a_slot_stays_with_a_task_whose_release_is_on_its_way() -> None:
     member = Member(M.ADMITTED, AT)
     created = task(S.CREATED, version=AT)
-    assert mem.seen(plan(), 0, member, look(created)) == member
-    assert mem.wanted(plan(), 0, member, created) is C.RELEASE
+    assert mem.observe_member(plan(), 0, member, look(created)) == member
+    assert mem.next_command(plan(), 0, member, created) is C.RELEASE
 
 
 def test_a_task_that_was_held_back_has_lost_its_slot() -> None:
     assert (
-        mem.seen(plan(), 0, Member(M.ADMITTED, AT), look(task(S.CREATED, version=AT + 1)))
+        mem.observe_member(plan(), 0, Member(M.ADMITTED, AT), look(task(S.CREATED, version=AT + 1)))
         == WAITING
     )
 
@@ -171,9 +171,9 @@ def test_a_task_that_was_held_back_has_lost_its_slot() -> None:
 def test_a_task_to_be_retried_waits_for_a_slot_and_is_set_going() -> None:
     failed = task(S.FAILED, version=AT)
     again = Member(M.AGAIN)
-    assert mem.seen(plan(), 0, again, look(failed)) == again
+    assert mem.observe_member(plan(), 0, again, look(failed)) == again
     assert mem.may_be_admitted(again, look(failed))
-    assert mem.wanted(plan(), 0, Member(M.ADMITTED, AT), failed) is C.RETRY
+    assert mem.next_command(plan(), 0, Member(M.ADMITTED, AT), failed) is C.RETRY
 
 
 def test_a_failed_task_whose_retry_was_decided_on_can_still_be_undone() -> None:
@@ -186,26 +186,26 @@ def test_a_failed_task_whose_retry_was_decided_on_can_still_be_undone() -> None:
 
 def test_an_undo_that_failed_is_tried_again() -> None:
     of, failed = plan(P.ROLLING_BACK), task(S.ROLLBACK_FAILED, version=AT)
-    assert mem.seen(of, 0, Member(M.FAILED), look(failed)) == Member(M.FAILED)
+    assert mem.observe_member(of, 0, Member(M.FAILED), look(failed)) == Member(M.FAILED)
     undoing = mem.undoing(Member(M.FAILED), look(failed))
     assert undoing == Member(M.UNDOING, AT)
-    assert mem.wanted(of, 0, undoing, failed) is C.ROLLBACK
+    assert mem.next_command(of, 0, undoing, failed) is C.ROLLBACK
 
 
 def test_a_pause_by_a_person_is_no_pause_by_the_plan() -> None:
     member = Member(M.ADMITTED, 1)
     paused = task(S.PAUSED, reason="ada wants it")
-    assert mem.seen(plan(), 0, member, look(paused)) == Member(M.PAUSED)
-    assert mem.wanted(plan(), 0, member, paused) is None
+    assert mem.observe_member(plan(), 0, member, look(paused)) == Member(M.PAUSED)
+    assert mem.next_command(plan(), 0, member, paused) is None
     own = task(S.PAUSED, reason=pause_mark(plan()))
-    assert mem.seen(plan(), 0, member, look(own)) == member
-    assert mem.wanted(plan(), 0, member, own) is C.RESUME
+    assert mem.observe_member(plan(), 0, member, look(own)) == member
+    assert mem.next_command(plan(), 0, member, own) is C.RESUME
 
 
 def test_a_task_of_which_a_tombstone_is_left_is_what_it_ended_as() -> None:
-    assert mem.seen(plan(), 0, Member(M.ADMITTED, AT), MemberTask(status=S.COMPLETED)) == Member(
-        M.COMPLETED
-    )
+    assert mem.observe_member(
+        plan(), 0, Member(M.ADMITTED, AT), MemberTask(status=S.COMPLETED)
+    ) == Member(M.COMPLETED)
 
 
 def test_a_task_whose_record_is_gone_cannot_be_undone() -> None:
@@ -232,13 +232,15 @@ def test_only_what_is_in_scope_is_undone() -> None:
 def test_a_skipped_task_is_cancelled_whatever_else_the_plan_is_asked_for() -> None:
     created = task(S.CREATED, version=AT)
     for of in (plan(), plan(P.ROLLING_BACK), plan(P.RUNNING, cancel_requested=True)):
-        assert mem.wanted(of, 0, Member(M.SKIPPED, AT), created) is C.CANCEL
-        assert mem.seen(of, 0, Member(M.SKIPPED, AT), look(task(S.CANCELLED))) == Member(M.SKIPPED)
+        assert mem.next_command(of, 0, Member(M.SKIPPED, AT), created) is C.CANCEL
+        assert mem.observe_member(of, 0, Member(M.SKIPPED, AT), look(task(S.CANCELLED))) == Member(
+            M.SKIPPED
+        )
 
 
 def test_a_skipped_task_that_a_person_released_is_left_alone() -> None:
     for of in (plan(), plan(P.ROLLING_BACK), plan(P.RUNNING, cancel_requested=True)):
-        assert mem.wanted(of, 0, Member(M.SKIPPED), task(S.RUNNING)) is None
+        assert mem.next_command(of, 0, Member(M.SKIPPED), task(S.RUNNING)) is None
 
 
 @pytest.mark.parametrize("plan_status", SETTLED_PLANS)
@@ -246,7 +248,7 @@ def test_a_skipped_task_that_a_person_released_is_left_alone() -> None:
 def test_a_settled_plan_wants_nothing(plan_status: PlanStatus, state: MemberState) -> None:
     """It has no slots then, and those that it skipped were cancelled before."""
     for of, member, one in scenes(plan_status, state):
-        assert mem.wanted(of, 0, member, one) is None
+        assert mem.next_command(of, 0, member, one) is None
 
 
 @pytest.mark.parametrize(("plan_status", "state"), ALL)
@@ -254,7 +256,7 @@ def test_nothing_begins_anew_unless_it_has_a_slot_and_the_plan_runs(
     plan_status: PlanStatus, state: MemberState
 ) -> None:
     for of, member, one in scenes(plan_status, state):
-        if mem.wanted(of, 0, member, one) in (C.RELEASE, C.RETRY, C.RESUME):
+        if mem.next_command(of, 0, member, one) in (C.RELEASE, C.RETRY, C.RESUME):
             assert of.status is P.RUNNING
             assert member.state in SLOTTED
 
@@ -266,25 +268,25 @@ def test_nothing_begins_anew_unless_it_has_a_slot_and_the_plan_runs(
 def test_what_could_not_be_undone_stays_so_until_it_is_undone_or_discarded(status: Status) -> None:
     member = Member(M.ROLLBACK_FAILED)
     rests = plan(P.ROLLBACK_FAILED)
-    assert mem.seen(rests, 0, member, look(task(status))) == member
+    assert mem.observe_member(rests, 0, member, look(task(status))) == member
     assert (
-        mem.seen(rests, 0, member, MemberTask(status=S.ROLLED_BACK)) == member
+        mem.observe_member(rests, 0, member, MemberTask(status=S.ROLLED_BACK)) == member
     )  # its record is gone
     for after in (S.ROLLED_BACK, S.CANCELLED):
-        assert mem.seen(rests, 0, member, look(task(after))).state is mem.RESTS[after]
-    assert mem.seen(rests, 0, member, look(task(S.ROLLING_BACK))).state is M.UNDOING
+        assert mem.observe_member(rests, 0, member, look(task(after))).state is mem.RESTS[after]
+    assert mem.observe_member(rests, 0, member, look(task(S.ROLLING_BACK))).state is M.UNDOING
 
 
 def test_a_task_whose_command_was_refused_is_as_it_was_until_somebody_does_something() -> None:
     """Newer work had run over it: its retry has failed, though it is rolled back."""
     refused, rests = Member(M.FAILED, AT), plan(P.PARTIAL_FAILED)
-    assert mem.seen(rests, 0, refused, look(task(S.ROLLED_BACK, version=AT))) == refused
-    done = mem.seen(rests, 0, refused, look(task(S.COMPLETED, version=AT + 5)))
+    assert mem.observe_member(rests, 0, refused, look(task(S.ROLLED_BACK, version=AT))) == refused
+    done = mem.observe_member(rests, 0, refused, look(task(S.COMPLETED, version=AT + 5)))
     assert done.state is M.COMPLETED
 
 
 def test_a_task_set_going_by_hand_has_a_slot_unless_the_plan_is_paused() -> None:
     going = look(task(S.RUNNING))
     for status in (P.HALTED, P.PARTIAL_FAILED, P.FAILED, P.RUNNING):
-        assert mem.seen(plan(status), 0, Member(M.FAILED), going).state is M.ADMITTED
-    assert mem.seen(plan(P.PAUSED), 0, Member(M.FAILED), going).state is M.FAILED
+        assert mem.observe_member(plan(status), 0, Member(M.FAILED), going).state is M.ADMITTED
+    assert mem.observe_member(plan(P.PAUSED), 0, Member(M.FAILED), going).state is M.FAILED

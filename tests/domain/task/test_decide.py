@@ -51,7 +51,7 @@ def start_over(of: Task) -> Transition:
 
 
 def undone(of: Task) -> Transition:
-    return decide.undone(of, had_undo=True, data={}, duration_seconds=1.0, now=LATER)
+    return decide.stage_undone(of, had_undo=True, data={}, duration_seconds=1.0, now=LATER)
 
 
 def undo_fails(of: Task) -> Transition:

@@ -131,7 +131,9 @@ class Lifecycle(RuleBasedStateMachine):
     def undo(self) -> None:
         self.undone.append(self.task.next_undo)
         self.write(
-            decide.undone(self.task, had_undo=True, data={}, duration_seconds=1.0, now=self.now)
+            decide.stage_undone(
+                self.task, had_undo=True, data={}, duration_seconds=1.0, now=self.now
+            )
         )
 
     @precondition(lambda self: self.rolls_back and self.task.next_undo >= 0)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.trigger import definition, firing
-from holdfast.domain.trigger.definition import begun, definition_of, redefine, same
+from holdfast.domain.trigger.definition import definition_of, has_definition, new_trigger, redefine
 from holdfast.domain.trigger.firing import RETRY_LIMIT, TASKS_A_CHANGE, DueFireTimes, due, fire
 from holdfast.domain.trigger.schedule import Cron, Every, Once, latest, next_after
 from holdfast.domain.trigger.trigger import (
@@ -228,21 +228,23 @@ def test_an_overlap_that_is_queued_keeps_its_fire_time(waited: float, delay: flo
 def test_failures_back_off_and_the_last_suspends() -> None:
     one, delays = held(), []
     for _ in range(RETRY_LIMIT - 1):
-        after = firing.failed(one, "ValueError: no", now=NOW).after
+        after = firing.retry_or_suspend(one, "ValueError: no", now=NOW).after
         assert (after.status, after.reason) == (S.PENDING, "ValueError: no")
         assert after.trigger_at is not None
         delays.append(after.trigger_at - NOW)
         one = replace(after, status=S.PROCESSING)
     assert delays == [1, 2, 4, 8]
-    last = firing.failed(one, "ValueError: no", now=NOW).after
+    last = firing.retry_or_suspend(one, "ValueError: no", now=NOW).after
     assert (last.status, last.fire_time, last.trigger_at) == (S.SUSPENDED, NOW, None)
     assert last.reason is not None
     assert "5 times in a row: ValueError: no" in last.reason
 
 
 def test_a_trigger_whose_leases_lapsed_too_often_is_suspended() -> None:
-    assert firing.lapsed(held(retry_count=RETRY_LIMIT - 1), now=NOW) is None
-    change = firing.lapsed(held(retry_count=RETRY_LIMIT, reason="last words"), now=NOW)
+    assert firing.suspend_after_lapses(held(retry_count=RETRY_LIMIT - 1), now=NOW) is None
+    change = firing.suspend_after_lapses(
+        held(retry_count=RETRY_LIMIT, reason="last words"), now=NOW
+    )
     assert change is not None
     assert change.after.status is S.SUSPENDED
     assert change.after.reason is not None
@@ -251,29 +253,29 @@ def test_a_trigger_whose_leases_lapsed_too_often_is_suspended() -> None:
 
 def test_an_unknown_type_waits_and_is_then_suspended() -> None:
     one = held()
-    first = firing.unknown(one, served=False, limit_seconds=600, now=NOW).after
+    first = firing.put_off_unknown(one, served=False, limit_seconds=600, now=NOW).after
     assert (first.status, first.unknown_since, first.retry_count) == (S.PENDING, NOW, 0)
     again = replace(first, status=S.PROCESSING)
-    later = firing.unknown(again, served=False, limit_seconds=600, now=NOW + 599).after
+    later = firing.put_off_unknown(again, served=False, limit_seconds=600, now=NOW + 599).after
     assert (later.status, later.unknown_since) == (S.PENDING, NOW)
     again = replace(later, status=S.PROCESSING)
-    last = firing.unknown(again, served=False, limit_seconds=600, now=NOW + 600).after
+    last = firing.put_off_unknown(again, served=False, limit_seconds=600, now=NOW + 600).after
     assert (last.status, last.fire_time) == (S.SUSPENDED, NOW)
     assert last.reason == "no worker knows the task type 'mail.send', for 10m now"
 
 
 def test_a_type_that_another_worker_knows_is_left_to_it() -> None:
     one = held(unknown_since=NOW - 10_000)
-    after = firing.unknown(one, served=True, limit_seconds=600, now=NOW).after
+    after = firing.put_off_unknown(one, served=True, limit_seconds=600, now=NOW).after
     assert (after.status, after.trigger_at) == (S.PENDING, NOW + 1)
     assert after.unknown_since is None
 
 
 def test_one_that_code_declared_goes_with_its_type() -> None:
     one = held(declared=True, unknown_since=NOW)
-    waits = firing.unknown(one, served=False, limit_seconds=600, now=NOW + 599).after
+    waits = firing.put_off_unknown(one, served=False, limit_seconds=600, now=NOW + 599).after
     assert waits.status is S.PENDING
-    gone = firing.unknown(one, served=False, limit_seconds=600, now=NOW + 600).after
+    gone = firing.put_off_unknown(one, served=False, limit_seconds=600, now=NOW + 600).after
     assert (gone.status, gone.reason) == (S.CANCELLED, firing.NOT_DECLARED)
     assert (gone.ended_at, gone.fire_time, gone.trigger_at) == (NOW + 600, None, None)
     assert gone.request == f"{one.owner}:{one.version}"
@@ -290,11 +292,11 @@ def test_what_is_put_off_has_come_to_an_end() -> None:
 
 def test_a_new_trigger_waits_for_its_first_time() -> None:
     hourly = definition_of(held())
-    made = begun(hourly, "x", now=NOW, chance=0.5, request="r")
+    made = new_trigger(hourly, "x", now=NOW, chance=0.5, request="r")
     assert (made.id, made.version, made.status) == ("x", 0, S.PENDING)
     assert made.fire_time == made.trigger_at == NOW, "its start is now"
-    assert begun(hourly, "x", now=NOW + 1, chance=0.5, request="r").fire_time == NOW + HOUR
-    assert same(made, hourly)
+    assert new_trigger(hourly, "x", now=NOW + 1, chance=0.5, request="r").fire_time == NOW + HOUR
+    assert has_definition(made, hourly)
 
 
 def test_a_time_in_the_past_counts_where_it_is_the_only_one() -> None:
@@ -316,8 +318,8 @@ def test_an_interval_in_code_fires_first_at_its_next_time() -> None:
 def test_one_definition_may_write_its_payload_in_any_order() -> None:
     one = held(payload=Raw(b'{"a": 1, "b": [{"c": 2, "d": 3}]}'))
     wanted = definition_of(one)
-    assert same(one, replace(wanted, payload=Raw(b'{"b":[{"d":3,"c":2}],"a":1}')))
-    assert not same(one, replace(wanted, payload=Raw(b'{"b":[{"d":2,"c":3}],"a":1}')))
+    assert has_definition(one, replace(wanted, payload=Raw(b'{"b":[{"d":3,"c":2}],"a":1}')))
+    assert not has_definition(one, replace(wanted, payload=Raw(b'{"b":[{"d":2,"c":3}],"a":1}')))
 
 
 def test_what_is_created_must_not_be_there() -> None:
@@ -338,7 +340,7 @@ def test_a_new_payload_leaves_the_fire_time_alone(status: TriggerStatus) -> None
 
 def test_one_that_went_with_its_type_comes_back_with_the_time_that_it_owes() -> None:
     one = held(declared=True, created_at=NOW - HOUR, unknown_since=NOW + 5)
-    gone = firing.unknown(one, served=False, limit_seconds=600, now=NOW + 2 * HOUR).after
+    gone = firing.put_off_unknown(one, served=False, limit_seconds=600, now=NOW + 2 * HOUR).after
     back = redefine(gone, definition_of(gone), now=NOW + 3 * HOUR, chance=0.0, request="r").after
     assert (back.status, back.fire_time, back.unknown_since) == (S.PENDING, NOW, None)
     dropped = firing.drop(one, now=NOW + HOUR, request="r").after
@@ -349,9 +351,9 @@ def test_one_that_went_with_its_type_comes_back_with_the_time_that_it_owes() -> 
 def test_a_new_definition_keeps_the_counters_and_counts_its_times_from_now() -> None:
     before = held(fired=7, missed=2, last_task="task-7", created_at=NOW - 9, retry_count=3)
     wanted = replace(definition_of(before), schedule=Every(seconds=60, start=NOW - 90))
-    assert not same(before, wanted)
+    assert not has_definition(before, wanted)
     after = redefine(before, wanted, now=NOW, chance=0.0, request="r").after
-    assert same(after, wanted)
+    assert has_definition(after, wanted)
     assert (after.status, after.version) == (S.PENDING, before.version + 1)
     assert (after.fired, after.missed, after.last_task) == (7, 2, "task-7")
     assert (after.created_at, after.retry_count, after.owner) == (NOW - 9, 0, None)

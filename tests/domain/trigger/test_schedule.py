@@ -17,8 +17,8 @@ from holdfast.domain.trigger.schedule import (
     Once,
     Schedule,
     cron,
-    described,
     every,
+    format_schedule,
     latest,
     next_after,
     once,
@@ -302,4 +302,4 @@ def test_the_json_says_what_kind_it_is() -> None:
     ],
 )
 def test_a_schedule_is_described(schedule: Schedule, text: str) -> None:
-    assert described(schedule) == text
+    assert format_schedule(schedule) == text

@@ -43,7 +43,7 @@ def plans(store: MemoryStore, clock: ManualClock) -> PlanStoreDriver:
 async def found(store: MemoryStore) -> str:
     (finding,) = await store.admin.doctor(fix=False, limit=10)
     assert (finding.invariant, finding.mended) == ("I11", False)
-    return finding.says
+    return finding.message
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ async def test_a_status_that_does_not_suit_its_place_is_told(
     ask(path, "UPDATE states SET status = 'PENDING' WHERE n = 2")
     assert "I1" in kinds(await store.admin.doctor(fix=True, limit=LIMIT))
     (left,) = await store.admin.doctor(fix=False, limit=LIMIT)
-    assert (left.invariant, left.says) == ("I1", "is parked and PENDING")
+    assert (left.invariant, left.message) == ("I1", "is parked and PENDING")
 
 
 async def test_two_running_tasks_of_a_tenant_are_told(store: SqliteStore, path: Path) -> None:
@@ -273,8 +273,8 @@ async def test_a_record_that_kept_the_stages_of_older_code_is_found_and_mended(p
             ("I7", done.id),
             ("I7", half_done.id),
         ]
-        assert "names 2 stages, 3 were completed" in found[0].says
-        assert "'a' was completed" in found[1].says
+        assert "names 2 stages, 3 were completed" in found[0].message
+        assert "'a' was completed" in found[1].message
         fixed = await store.admin.doctor(fix=True, limit=LIMIT)
         assert all(one.mended for one in fixed)
         assert await store.admin.doctor(fix=False, limit=LIMIT) == []

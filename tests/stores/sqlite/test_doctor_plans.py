@@ -120,7 +120,9 @@ async def test_the_counts_of_a_driven_plan_are_left_to_its_driver(
     store: SqliteStore, path: Path, clock: ManualClock
 ) -> None:
     ask(path, 'UPDATE plans SET body = replace(body, \'"counts":[{}\', \'"counts":[{"failed":3}\')')
-    mended = {f.says.split()[1]: f.mended for f in await store.admin.doctor(fix=True, limit=LIMIT)}
+    mended = {
+        f.message.split()[1]: f.mended for f in await store.admin.doctor(fix=True, limit=LIMIT)
+    }
     assert mended == {"driven": False, "settled": True}
     clock.advance(LEASE_SECONDS)
     assert "driven" in await PlanStoreDriver(store, clock).claim_ids()

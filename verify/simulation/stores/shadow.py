@@ -224,7 +224,7 @@ class Shadow:
         for finding in self.ask(self.store.admin.doctor(fix=False, limit=1)):
             says = f"the doctor of {type(self.store).__name__} found {finding.invariant}"
             self._watched.book.fail(
-                "S1", f"{says}: {finding.says}", self._watched.now, finding.task_id
+                "S1", f"{says}: {finding.message}", self._watched.now, finding.task_id
             )
 
 

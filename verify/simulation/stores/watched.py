@@ -169,7 +169,7 @@ class WatchedStore(MemoryStore):
 
     def examine(self) -> None:
         for finding in examine(self.state)[:1]:
-            self.book.fail(finding.invariant, finding.says, self.now, finding.task_id)
+            self.book.fail(finding.invariant, finding.message, self.now, finding.task_id)
 
 
 def _has_new_version(move: RecordMove) -> bool:

@@ -231,7 +231,7 @@ def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False)
 def _print_verdict(verdict: ChainVerdict) -> None:
     missing = verdict.missing
     if verdict.broken is not None:
-        say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.says}", style="bold red")
+        say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.message}", style="bold red")
     elif verdict.holds:
         say(f"the chain is intact: {count(verdict.links, 'link')}", style="green")
     if missing is not None and not missing.explained:

@@ -92,7 +92,7 @@ def _print(health: Health, now: float) -> None:
     for finding in health.findings:
         mended = " (mended)" if finding.mended else ""
         where = f"task {finding.task_id}: " if finding.task_id else ""
-        item(finding.invariant, f"{where}{finding.says}{mended}")
+        item(finding.invariant, f"{where}{finding.message}{mended}")
     for message in health.stuck:
         item("stuck", message)
     for message in health.waiting:

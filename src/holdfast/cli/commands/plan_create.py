@@ -27,7 +27,7 @@ from holdfast.cli.output.printer import (
 from holdfast.cli.session import person
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.phrases import count, some
+from holdfast.domain.phrases import count, format_names
 from holdfast.domain.plan.plan import OnHalt, TenantConflict
 from holdfast.engine import Holdfast
 from holdfast.engine.plans.create import PlanTerms, Preview
@@ -185,7 +185,7 @@ def _print_preview(preview: Preview, conflict: TenantConflict) -> None:
     say()
     if preview.busy:
         busy = f"{count(len(preview.busy), 'tenant')} now, {_BUSY[conflict]}:"
-        item("busy", f"{busy} {some(preview.busy, BUSY_SHOWN)}")
+        item("busy", f"{busy} {format_names(preview.busy, BUSY_SHOWN)}")
     else:
         item("busy", "no tenant has other work now")
     hint("this was a dry run: nothing was written")

@@ -12,7 +12,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.output.printer import hint, print_json, print_table
 from holdfast.cli.output.progress import is_watched, progress
 from holdfast.cli.session import Session, run
-from holdfast.domain.durations import seconds, written
+from holdfast.domain.durations import format_duration, seconds
 from holdfast.engine.operations import retention
 from holdfast.engine.operations.retention import Pruned, PruneOrder
 from holdfast.ports import Kept
@@ -93,7 +93,7 @@ def prune(
     ]
     print_table(rows, keep=2)
     kept = ", whatever their own keep" if ignore_keep else ""
-    hint(f"these ended more than {written(age)} ago{kept}")
+    hint(f"these ended more than {format_duration(age)} ago{kept}")
 
 
 def _deletion_progress(kind: Kept, total: int) -> AbstractContextManager[Callable[[int], None]]:

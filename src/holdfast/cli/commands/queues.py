@@ -47,7 +47,7 @@ async def list_queues(session: Session, json: opt.Json = False) -> None:
     """Show how full each queue is, and who has paused it."""
     workers, off = await session.load_workers(), tuple(await session.store.admin.switches())
     stats = await session.store.views.stats()
-    state = Snapshot(stats=stats, workers=tuple(workers), thrown=off)
+    state = Snapshot(stats=stats, workers=tuple(workers), switches=off)
     views = queue_views(state, off, session.settings.backlog, session.app.redactor)
     print_list(
         "queues",

@@ -32,4 +32,4 @@ def states(
     async def load(session: Session) -> diagram.LiveCounts[Any]:
         return await diagrams.live(of, session.store, now=session.now)
 
-    print(diagrams.drawn(of, format, run(context, load) if live else None), end="")
+    print(diagrams.draw(of, format, run(context, load) if live else None), end="")

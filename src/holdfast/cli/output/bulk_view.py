@@ -9,7 +9,7 @@ from rich.text import Text
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, at, print_fields, since
 from holdfast.cli.output.progress import Estimate
-from holdfast.domain.durations import written
+from holdfast.domain.durations import format_duration
 from holdfast.domain.phrases import count, span
 from holdfast.domain.plain import plain_line
 from holdfast.domain.plan.plan import FailureRate
@@ -73,7 +73,7 @@ def _canary(info: BulkInfo) -> str | None:
     rule = info.canary.stop_at
     share = f"{rule.rate * 100:.3g}%" if isinstance(rule, FailureRate) else str(rule.count)
     steps = ", ".join(map(str, info.canary.steps))
-    waits = written(info.canary.wait_seconds)
+    waits = format_duration(info.canary.wait_seconds)
     return f"{steps}, then the rest; halts above {share}; waits {waits} for each step"
 
 

@@ -24,7 +24,7 @@ from holdfast.cli.output.printer import (
     status_text,
     table_of,
 )
-from holdfast.domain.phrases import count, some, span
+from holdfast.domain.phrases import count, format_names, span
 from holdfast.domain.plain import plain_line
 from holdfast.domain.plan import events as plan_events
 from holdfast.domain.plan.events import PlanEvent
@@ -191,7 +191,7 @@ def _facts(fields: dict[str, Any]) -> Iterator[str]:
             states = Counter(state for _, state in value)
             yield ", ".join(f"{number} {state}" for state, number in states.items())
         elif name == "tenants":
-            yield some(value, NAMES_SHOWN)
+            yield format_names(value, NAMES_SHOWN)
         else:
             yield value if name == "why" else f"{name} {value}"
 

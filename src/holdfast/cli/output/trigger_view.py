@@ -11,7 +11,7 @@ from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, print_fields, say, section, since, status_text
 from holdfast.cli.output.task_view import short_body
 from holdfast.domain.phrases import ago, span
-from holdfast.domain.trigger.schedule import Schedule, described
+from holdfast.domain.trigger.schedule import Schedule, format_schedule
 from holdfast.domain.trigger.trigger import UNFINISHED, Misfire, Trigger, TriggerStatus
 from holdfast.engine.triggers.declared_triggers import zone_of
 
@@ -35,7 +35,7 @@ def trigger_row(trigger: Trigger) -> Row:
         "NEXT": "-" if waits is None else local(waits, trigger.schedule),
         "FROM": IN_CODE if trigger.declared else BY_A_CALL,
         "TYPE": trigger.target,
-        "SCHEDULE": described(trigger.schedule),
+        "SCHEDULE": format_schedule(trigger.schedule),
         "TENANT": trigger.tenant or "-",
         "FIRED": str(trigger.fired),
         "MISSED": str(trigger.missed),
@@ -64,7 +64,7 @@ def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
         "trigger": trigger.id,
         "status": status_text(trigger.status),
         "reason": redaction.text_or_none(trigger.reason),
-        "schedule": described(trigger.schedule),
+        "schedule": format_schedule(trigger.schedule),
         "made by": "a declaration in code" if trigger.declared else "a call",
         "type": trigger.target,
         "tenant": trigger.tenant,

@@ -31,7 +31,7 @@ Members = Mapping[int, Member]
 
 def seal(plan: Plan, *, now: float, request: str) -> PlanChange:
     """All its tasks are in."""
-    after = moved(plan, PlanCommand.SEAL, now=now, request=request)
+    after = apply_command(plan, PlanCommand.SEAL, now=now, request=request)
     return PlanChange(
         before=plan,
         after=after,
@@ -78,7 +78,7 @@ def retry(plan: Plan, members: Members, ask: OperatorRequest) -> PlanChange:
         ask,
         event,
         moves=moves,
-        counts=counted(plan, members, moves),
+        counts=count_moves(plan, members, moves),
         reason=None,
         wave=min(first, plan.wave),
         wave_ran=False,
@@ -113,7 +113,7 @@ def rollback(
         ask,
         event,
         moves=moves,
-        counts=counted(plan, members, moves),
+        counts=count_moves(plan, members, moves),
         undo_from=scope.start,
         undo_upto=scope.stop,
         undo_forced=force,
@@ -146,7 +146,9 @@ def fact(kind: type[Any], plan: Plan, at: float, **facts: Any) -> ev.PlanEvent:
     return event
 
 
-def moved(plan: Plan, command: PlanCommand, *, now: float, request: str, **changes: Any) -> Plan:
+def apply_command(
+    plan: Plan, command: PlanCommand, *, now: float, request: str, **changes: Any
+) -> Plan:
     """The record after ``command``, or IllegalTransition."""
     status = MACHINE.step(plan.status, command)
     after = replace(
@@ -161,7 +163,7 @@ def progress(plan: Plan) -> float:
     return min(1.0, plan.count(*ENDED) / plan.total)
 
 
-def counted(plan: Plan, members: Members, moves: Moves) -> tuple[Counts, ...]:
+def count_moves(plan: Plan, members: Members, moves: Moves) -> tuple[Counts, ...]:
     """The counts of each wave after these moves; the waiting are not counted."""
     counts = [dict(of) for of in plan.counts]
     for index, member in moves.items():
@@ -188,7 +190,7 @@ def _by_person(
     if not plan.can(command):
         raise IllegalTransition(plan.status, command, plan.legal)
     changes = {"reason": ask.by.reason or None, "asked": ask.request} | changes
-    after = moved(plan, command, now=ask.now, request=ask.request, **changes)
+    after = apply_command(plan, command, now=ask.now, request=ask.request, **changes)
     return PlanChange(
         before=plan,
         after=after,

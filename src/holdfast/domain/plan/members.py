@@ -59,7 +59,7 @@ def pause_mark(plan: Plan) -> str:
     return f"plan {plan.id} is paused"
 
 
-def seen(plan: Plan, index: int, member: Member, look: MemberTask) -> Member:
+def observe_member(plan: Plan, index: int, member: Member, look: MemberTask) -> Member:
     """Return how the plan sees a task that it finds like this."""
     if member.state is M.SKIPPED:
         return member if look.status is Status.CREATED else Member(M.SKIPPED)
@@ -137,7 +137,7 @@ def may_be_admitted(member: Member, look: MemberTask) -> bool:
     return member.state in (M.WAITING, M.AGAIN) and look.status in SETS_GOING
 
 
-def wanted(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
+def next_command(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
     """The command that brings the task to what the plan wants of it; None: nothing."""
     if member.state is M.SKIPPED:
         return Command.CANCEL if task.status is Status.CREATED else None

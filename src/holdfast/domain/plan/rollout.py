@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.plan import events as ev
-from holdfast.domain.plan.commands import Members, counted, fact, moved, starting
+from holdfast.domain.plan.commands import Members, apply_command, count_moves, fact, starting
 from holdfast.domain.plan.members import ready_to_undo, to_undo
 from holdfast.domain.plan.plan import (
     MACHINE,
@@ -58,15 +58,15 @@ def advance(
     plan: Plan, members: Members, found: PlanObservation, *, now: float, request: str
 ) -> PlanChange | None:
     """Write down what was found, and go one step further if the plan can. None: all as it was."""
-    now_is = replace(plan, counts=counted(plan, members, found.moves))
+    now_is = replace(plan, counts=count_moves(plan, members, found.moves))
     step = _step(now_is, {**members, **found.moves}, now)
     if step.command is not PlanCommand.ADVANCE:
         found = replace(found, chosen={}, skipped=())
     moves = {**found.moves, **found.chosen}
     ran = plan.wave_ran or any(member.state is M.ADMITTED for member in moves.values())
-    changes = {"counts": counted(plan, members, moves), "wave_ran": ran, **step.changes}
+    changes = {"counts": count_moves(plan, members, moves), "wave_ran": ran, **step.changes}
     events = (*_observation_events(plan, found, now), *step.events)
-    after = moved(plan, step.command, now=now, request=request, **changes)
+    after = apply_command(plan, step.command, now=now, request=request, **changes)
     next_, delay_seconds = _next(after, found.moving, now)
     if not events and next_ is PlanNext.DRIVE:
         return None

@@ -17,7 +17,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.operate import OperatorRequest, resume_suspended, stay
 from holdfast.domain.task.state import Command
-from holdfast.domain.task.task import Task, fact, moved
+from holdfast.domain.task.task import Task, apply_command, fact
 from holdfast.domain.task.transition import Transition
 
 AMEND = "amend"  # what the audit calls it: a retry, or a rollback that goes on, with a correction
@@ -72,7 +72,7 @@ def check_put(task: Task, ask: OperatorRequest, version: int, stored: Stored) ->
     """Return the task with a checkpoint put in place of this version; 0: where none is stored.
 
     One that cannot be read has no version to compare."""
-    after = moved(task, Command.PUT_CHECKPOINT, now=ask.now)
+    after = apply_command(task, Command.PUT_CHECKPOINT, now=ask.now)
     if stored is None and version != 0:
         raise CheckpointConflict(task.id, NONE, version)
     if isinstance(stored, Checkpoint) and stored.version != version:
@@ -97,7 +97,7 @@ def remove_checkpoint(
     task: Task, ask: OperatorRequest, stored: Stored, version: int | None = None
 ) -> Transition:
     """Delete the checkpoint. ``version``: only this one; None: whichever is stored."""
-    after = moved(task, Command.REMOVE_CHECKPOINT, now=ask.now)
+    after = apply_command(task, Command.REMOVE_CHECKPOINT, now=ask.now)
     if version is None and stored is None:
         raise CheckpointGone(task.id, task.last_completed + 1)
     found = stored.version if isinstance(stored, Checkpoint) else NO_VERSION if stored else NONE

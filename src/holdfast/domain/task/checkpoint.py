@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.durations import written
+from holdfast.domain.durations import format_duration
 from holdfast.domain.errors import CheckpointTooLarge, SerialisationError
 from holdfast.domain.task.task import Failure
 
@@ -145,7 +145,7 @@ def judge(
     if len(names) != index + 1:
         return CheckpointVerdict.INVALID, f"{len(names)} names do not fit index {index}"
     if max_age_seconds is not None and now - checkpoint.timestamp.timestamp() > max_age_seconds:
-        saved, age = checkpoint.timestamp.isoformat(), written(max_age_seconds)
+        saved, age = checkpoint.timestamp.isoformat(), format_duration(max_age_seconds)
         return CheckpointVerdict.INVALID, f"saved {saved}, older than checkpoint_max_age ({age})"
     unknown = [name for name in names if name not in stages]
     if unknown:

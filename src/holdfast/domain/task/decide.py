@@ -21,7 +21,7 @@ from holdfast.domain.task.placement import Next
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.stage_outcome import Done, Failed, Snoozed
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import Failure, Lease, StageRecord, Task, fact, moved
+from holdfast.domain.task.task import Failure, Lease, StageRecord, Task, apply_command, fact
 from holdfast.domain.task.transition import Submission, Transition
 
 __all__ = ["Done", "Failed", "Snoozed"]  # and all that is defined here
@@ -72,7 +72,7 @@ def stage_done(
     )
     return _by_holder(
         task,
-        moved(_with_progress(task, index), Command.CHECKPOINT, now=now),
+        apply_command(_with_progress(task, index), Command.CHECKPOINT, now=now),
         next=Next.STAY,
         events=_stage_completed(task, done, now),
         checkpoint=saved,
@@ -89,7 +89,7 @@ def complete(task: Task, done: Done, *, now: float) -> Transition:
     completed = ev.TaskCompleted(task_id=task.id, version=task.version + 1, at=now)
     return _by_holder(
         task,
-        moved(_without_requests(_with_progress(task, index)), Command.COMPLETE, now=now),
+        apply_command(_without_requests(_with_progress(task, index)), Command.COMPLETE, now=now),
         next=Next.GONE if task.keep_seconds == 0 else Next.SETTLED,
         events=(*_stage_completed(task, done, now), completed),
         drop_checkpoint=True,
@@ -127,7 +127,7 @@ def stage_failed(
     reason = task.reason if command in (Command.CANCEL, Command.PAUSE) else None
     return _by_holder(
         task,
-        moved(_without_requests(task, reason), command, now=now, **counted),
+        apply_command(_without_requests(task, reason), command, now=now, **counted),
         next=next_,
         delay_seconds=delay if next_ is Next.LATER else 0.0,
         events=events,
@@ -152,7 +152,7 @@ def snooze(
     reason = None if command is Command.YIELD else task.reason
     return _by_holder(
         task,
-        moved(_without_requests(task, reason), command, now=now, **_SNOOZED),
+        apply_command(_without_requests(task, reason), command, now=now, **_SNOOZED),
         next=next_,
         delay_seconds=delay if next_ is Next.LATER else 0.0,
         events=events,
@@ -165,7 +165,9 @@ def boundary(task: Task, *, now: float) -> Transition:
     """Apply the cancel or pause that was asked for while a stage ran."""
     command, next_, applied = _apply_request(task, now)
     changes = NO_REQUESTS | {"ran_by": lease_of(task).owner}
-    return _by_holder(task, moved(task, command, now=now, **changes), next=next_, events=(applied,))
+    return _by_holder(
+        task, apply_command(task, command, now=now, **changes), next=next_, events=(applied,)
+    )
 
 
 def start_over(task: Task, reason: str, *, now: float) -> Transition:
@@ -173,7 +175,7 @@ def start_over(task: Task, reason: str, *, now: float) -> Transition:
     changes = FROM_SCRATCH | {"epoch": task.epoch + 1, "run": task.run + 1}
     return _by_holder(
         task,
-        moved(task, Command.CHECKPOINT, now=now, **changes),
+        apply_command(task, Command.CHECKPOINT, now=now, **changes),
         next=Next.STAY,
         events=(fact(ev.CheckpointDiscarded, task, now, reason=reason),),
         drop_checkpoint=True,
@@ -181,7 +183,7 @@ def start_over(task: Task, reason: str, *, now: float) -> Transition:
     )
 
 
-def undone(
+def stage_undone(
     task: Task,
     *,
     had_undo: bool,
@@ -192,7 +194,7 @@ def undone(
     changes = NOT_BEGUN | {"next_undo": task.next_undo - 1, "failure": None}
     return _by_holder(
         task,
-        moved(task, Command.UNDO, now=now, **changes),
+        apply_command(task, Command.UNDO, now=now, **changes),
         next=Next.STAY,
         events=(
             fact(
@@ -223,7 +225,7 @@ def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Tra
     counted["ran_by"] = lease_of(task).owner
     return _by_holder(
         task,
-        moved(task, command, now=now, **counted),
+        apply_command(task, command, now=now, **counted),
         next=Next.PARKED if spent else Next.LATER,
         delay_seconds=0.0 if spent else delay,
         events=(first, second),
@@ -234,7 +236,7 @@ def rolled_back(task: Task, *, now: float) -> Transition:
     changes = FROM_SCRATCH | {"ran_by": lease_of(task).owner}
     return _by_holder(
         task,
-        moved(task, Command.FINISH_ROLLBACK, now=now, **changes),
+        apply_command(task, Command.FINISH_ROLLBACK, now=now, **changes),
         next=Next.SETTLED,
         events=(fact(ev.TaskRolledBackEvent, task, now),),
         drop_checkpoint=True,
@@ -252,7 +254,7 @@ def suspend(task: Task, failure: Failure, *, now: float) -> Transition:
     command = Command.FAIL_ROLLBACK if back else Command.FAIL
     return _by_holder(
         task,
-        moved(task, command, now=now, failure=failure, **NO_REQUESTS),
+        apply_command(task, command, now=now, failure=failure, **NO_REQUESTS),
         next=Next.PARKED,
         events=(fact(kind, task, now, failure=failure),),
     )
@@ -275,7 +277,7 @@ def give_back(
     }
     return _by_holder(
         task,
-        moved(task, Command.YIELD, now=now, **changes),
+        apply_command(task, Command.YIELD, now=now, **changes),
         next=Next.LATER if delay_seconds else Next.READY,
         delay_seconds=delay_seconds,
         events=(fact(ev.TaskYielded, task, now, worker=lease_of(task).owner, reason=reason),),

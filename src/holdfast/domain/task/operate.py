@@ -24,7 +24,7 @@ from holdfast.domain.task import outage
 from holdfast.domain.task.decide import FROM_SCRATCH, NO_REQUESTS, NOT_BEGUN
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.task import By, Task, fact, moved
+from holdfast.domain.task.task import By, Task, apply_command, fact
 from holdfast.domain.task.transition import MovedOn, NoCheckpoint, Outcome, Transition
 
 
@@ -207,7 +207,7 @@ def _at_once(
     **changes: Any,
 ) -> Transition:
     changes = NO_REQUESTS | {"unknown_since": None, "forced": bool(force)} | changes
-    after = moved(task, command, now=ask.now, **changes)
+    after = apply_command(task, command, now=ask.now, **changes)
     return Transition(
         before=task,
         after=after,
@@ -226,8 +226,8 @@ def _request(
     task: Task, command: Command, ask: OperatorRequest, event: ev.Event, **flags: Any
 ) -> Transition:
     """Leave a request on a held record; its status stays the holder's."""
-    moved(task, command, now=ask.now)
-    return stay(task, moved(task, Command.CHECKPOINT, now=ask.now, **flags), command, ask, event)
+    apply_command(task, command, now=ask.now)
+    return stay(task, apply_command(task, Command.CHECKPOINT, now=ask.now, **flags), command, ask, event)
 
 
 def stay(

@@ -8,7 +8,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import StageRecord, Task
 
 
-def misnamed(task: Task, kept: Sequence[StageRecord]) -> str:
+def describe_mismatch(task: Task, kept: Sequence[StageRecord]) -> str:
     """Return how the record contradicts the stages that were committed, or an empty string."""
     if task.last_completed >= len(task.stages):
         return f"names {len(task.stages)} stages, {task.last_completed + 1} were completed"
@@ -19,7 +19,7 @@ def misnamed(task: Task, kept: Sequence[StageRecord]) -> str:
     return ""
 
 
-def renamed(task: Task, kept: Sequence[StageRecord]) -> tuple[str, ...] | None:
+def recover_names(task: Task, kept: Sequence[StageRecord]) -> tuple[str, ...] | None:
     """Return the stages that the record should name, or None when the kept ones do not tell."""
     ran = tuple(stage.name for stage in kept if stage.index <= task.last_completed)
     if len(ran) != task.last_completed + 1 or len(set(ran)) != len(ran):

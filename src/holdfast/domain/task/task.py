@@ -172,7 +172,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return command in TABLE[self.status]
 
 
-def moved(task: Task, command: Command, *, now: float, **changes: Any) -> Task:
+def apply_command(task: Task, command: Command, *, now: float, **changes: Any) -> Task:
     """Return the record after ``command``, or raise IllegalTransition."""
     status = TABLE[task.status].get(command) or step(task.status, command)  # which refuses it
     version = task.version + 1

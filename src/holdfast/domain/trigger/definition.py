@@ -43,7 +43,7 @@ def definition_of(trigger: Trigger) -> Definition:
     return Definition(**{name: getattr(trigger, name) for name in Definition.__struct_fields__})
 
 
-def same(trigger: Trigger, definition: Definition) -> bool:
+def has_definition(trigger: Trigger, definition: Definition) -> bool:
     """Return whether both are the same, in whatever order the payload's fields are written."""
     return _comparable(definition_of(trigger)) == _comparable(definition)
 
@@ -59,7 +59,7 @@ def canonical(body: bytes) -> bytes:
     return msgspec.json.encode(msgspec.json.decode(body), order="sorted")
 
 
-def begun(
+def new_trigger(
     definition: Definition, trigger_id: str, *, now: float, chance: float, request: str
 ) -> Trigger:
     """A new trigger, not saved yet."""
@@ -89,7 +89,7 @@ def create(
 ) -> TriggerChange:
     """Written only if nobody else has made one of that id meanwhile. ``owes_start``: the start of
     an interval was named; if it is past, the trigger fires at once."""
-    before = begun(definition, trigger_id, now=now, chance=chance, request=request)
+    before = new_trigger(definition, trigger_id, now=now, chance=chance, request=request)
     if owes_start and (owed := started_time(definition, now)) is not None:
         before = replace(before, fire_time=owed, trigger_at=owed)
     return TriggerChange(before=before, after=replace(before, version=before.version + 1))
@@ -99,7 +99,7 @@ def supersede(
     trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
 ) -> TriggerChange:
     """A new one in its place, that has nothing of it: it was another tenant's."""
-    fresh = begun(definition, trigger.id, now=now, chance=chance, request=request)
+    fresh = new_trigger(definition, trigger.id, now=now, chance=chance, request=request)
     return TriggerChange(before=trigger, after=replace(fresh, version=trigger.version + 1))
 
 
@@ -108,7 +108,7 @@ def redefine(
 ) -> TriggerChange:
     """Redefine a trigger. Its counters and a person's pause stay, and so does the time that it has
     to answer for, if its schedule is the same; those of another schedule count from now on."""
-    fresh = begun(definition, trigger.id, now=now, chance=chance, request=request)
+    fresh = new_trigger(definition, trigger.id, now=now, chance=chance, request=request)
     fire_time, look = _owed(trigger, definition) or (fresh.fire_time, fresh.trigger_at)
     is_paused = trigger.status is TriggerStatus.PAUSED
     after = replace(

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.audit import Audit
 from holdfast.domain.backoff import doubled_seconds
-from holdfast.domain.durations import written
+from holdfast.domain.durations import format_duration
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.transition import Submission
@@ -183,7 +183,7 @@ def give_back(trigger: Trigger, *, now: float) -> TriggerChange:
     return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now))
 
 
-def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
+def retry_or_suspend(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
     count = trigger.retry_count + 1
     if count >= RETRY_LIMIT:
         return suspend(trigger, f"it could not be fired {count} times in a row: {error}", now=now)
@@ -192,7 +192,7 @@ def failed(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
     return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now, **changes))
 
 
-def lapsed(trigger: Trigger, *, now: float) -> TriggerChange | None:
+def suspend_after_lapses(trigger: Trigger, *, now: float) -> TriggerChange | None:
     """Suspend a trigger whose holders did not come to an end, again and again: a person must
     look."""
     if trigger.retry_count < RETRY_LIMIT:
@@ -202,7 +202,9 @@ def lapsed(trigger: Trigger, *, now: float) -> TriggerChange | None:
     return suspend(trigger, f"{count} times in a row its firing came to no end{said}", now=now)
 
 
-def unknown(trigger: Trigger, *, served: bool, limit_seconds: float, now: float) -> TriggerChange:
+def put_off_unknown(
+    trigger: Trigger, *, served: bool, limit_seconds: float, now: float
+) -> TriggerChange:
     """Put off a trigger whose type is not declared here; ``served``: a live worker knows it.
 
     One that code declared has gone from the code together with its type. Should it come back, the
@@ -215,7 +217,7 @@ def unknown(trigger: Trigger, *, served: bool, limit_seconds: float, now: float)
     if waited >= limit_seconds and trigger.declared:
         return drop(trigger, now=now, request=_request(trigger), unknown_since=since)
     if waited >= limit_seconds:
-        return suspend(trigger, f"{said}, for {written(waited)} now", now=now)
+        return suspend(trigger, f"{said}, for {format_duration(waited)} now", now=now)
     return put_off(trigger, patience(waited), said, now=now, unknown_since=since)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct
 
-from holdfast.domain.durations import seconds, written
+from holdfast.domain.durations import format_duration, seconds
 from holdfast.domain.errors import InvalidInput, InvalidSchedule
 from holdfast.domain.trigger import cron as cron_times
 
@@ -100,12 +100,12 @@ def latest(schedule: Schedule, first: float, upto: float, limit: int) -> list[fl
             return cron_times.latest(expression, tz, first, upto, limit)
 
 
-def described(schedule: Schedule) -> str:
+def format_schedule(schedule: Schedule) -> str:
     match schedule:
         case Once(at=at):
             return f"at {datetime.fromtimestamp(at, UTC).isoformat().removesuffix('+00:00')}Z"
         case Every(seconds=length):
-            return f"every {length}s" if length % 1 else f"every {written(length)}"
+            return f"every {length}s" if length % 1 else f"every {format_duration(length)}"
         case Cron(expression=expression, tz=tz):
             return f"{expression} ({tz})"
 

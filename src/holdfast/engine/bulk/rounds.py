@@ -84,7 +84,7 @@ class BulkRound:
             state = await self._pick(state, where, own.created_at)
         is_over = bulk.is_over(state, self._order.canary, now=self._now)
         if is_over:
-            state = bulk.squared(state, self._order.limit)
+            state = bulk.count_missing(state, self._order.limit)
         self._save(state)
         if is_over:
             return await self._end(state)
@@ -110,10 +110,10 @@ class BulkRound:
             if (wait := began + done / rate - self._clock.steady()) > 0:
                 await sleep(self._clock, wait)
             acting = Acting(self._store, self._clock, self._order, self._by)
-            counts, done = bulk.added(counts, await acting.on(part)), done + len(part)
+            counts, done = bulk.add_counts(counts, await acting.on(part)), done + len(part)
             going += acting.going
         watched = going if self._order.canary else []
-        return bulk.acted(state, counts, watched, state.pending[done:]), began + done / rate
+        return bulk.finish_round(state, counts, watched, state.pending[done:]), began + done / rate
 
     async def _is_asked(self) -> bool:
         """Return whether a stop or pause was requested: then the progress is saved for it."""
@@ -159,8 +159,8 @@ class BulkRound:
             for task_id, peek in zip(state.watched, peeks, strict=True)
             if peek is None or peek.status in RESTS
         }
-        state = bulk.saw(state, rests, now=self._now)
-        return bulk.judged(state, self._order.canary, now=self._now)
+        state = bulk.note_ends(state, rests, now=self._now)
+        return bulk.judge_canary(state, self._order.canary, now=self._now)
 
     def _poll_seconds(self, state: BulkState) -> float:
         """Return the pause before the next poll, longer the longer nothing has ended."""

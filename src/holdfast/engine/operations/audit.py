@@ -125,9 +125,9 @@ async def compare_with_note(store: Store, verdict: ChainVerdict, noted: Anchor) 
 def _beside(page: Chain) -> Break | None:
     """Return what is wrong apart from the links."""
     if page.odd:
-        return Break(seq=page.base.seq, says=page.odd)
+        return Break(seq=page.base.seq, message=page.odd)
     if page.base.seq == 0 and page.base.hash != START:
-        return Break(seq=0, says="the base is not that of a chain that begins")
+        return Break(seq=0, message="the base is not that of a chain that begins")
     return None
 
 
@@ -136,7 +136,7 @@ def _below(noted: Anchor | None, base: Anchor) -> Break | None:
         return None
     if noted.seq < base.seq:
         says = f"it was cleaned up, as all up to {base.seq}, and cannot be compared"
-        return Break(seq=noted.seq, says=says)
+        return Break(seq=noted.seq, message=says)
     return _rewritten(noted, base)
 
 
@@ -149,7 +149,7 @@ def _differing_link(noted: Anchor | None, links: Sequence[AuditLink]) -> Break |
 def _rewritten(noted: Anchor, found: Anchor) -> Break | None:
     if noted == found:
         return None
-    return Break(seq=found.seq, says="its hash is not the one that was noted")
+    return Break(seq=found.seq, message="its hash is not the one that was noted")
 
 
 def _at_end(page: Chain, last: Anchor, noted: Anchor | None) -> Break | None:
@@ -157,8 +157,8 @@ def _at_end(page: Chain, last: Anchor, noted: Anchor | None) -> Break | None:
     if last != head:
         says = f"the chain ends here; its head is number {head.seq}"
         return Break(
-            seq=last.seq, says=says if last.seq != head.seq else "its hash is not the head's"
+            seq=last.seq, message=says if last.seq != head.seq else "its hash is not the head's"
         )
     if noted is not None and noted.seq > head.seq:
-        return Break(seq=head.seq, says=f"the chain ends here; it had come to {noted.seq}")
+        return Break(seq=head.seq, message=f"the chain ends here; it had come to {noted.seq}")
     return None

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.domain.audit import START, Audit, AuditLink, Chain
-from holdfast.domain.durations import written
+from holdfast.domain.durations import format_duration
 from holdfast.domain.task.envelope import iso
 from holdfast.ports import Store
 
@@ -94,7 +94,7 @@ class Evidence:
         return Missing(count=base.seq, explained=explained, says=f"{numbers} missing: {why}")
 
     def _explain(self, keep_seconds: float, now: float) -> tuple[bool, str]:
-        kept, since = f"the retention of {written(keep_seconds)}", now - keep_seconds
+        kept, since = f"the retention of {format_duration(keep_seconds)}", now - keep_seconds
         newest = self.base_at if self.base_at is not None else self.oldest_at
         if self.base.hash == START:
             return True, "they are older than the chain itself"

@@ -9,7 +9,7 @@ from typing import TypeAlias, TypedDict
 import msgspec
 
 from holdfast.domain.audit import Audit
-from holdfast.domain.durations import seconds, written
+from holdfast.domain.durations import format_duration, seconds
 from holdfast.domain.errors import InvalidInput, StoreFull
 from holdfast.domain.task.task import By
 from holdfast.engine.operations.audit_gaps import before_prune
@@ -67,7 +67,7 @@ class PruneOrder(msgspec.Struct, frozen=True, kw_only=True):
             f"{kind} {number}{notes.get(kind, '')}" for kind, number in pruned.items()
         )
         kept = ", ignoring keep" if self.ignore_keep else ""
-        outcome = f"older than {written(self.older_than_seconds)}{kept}: {counts}"
+        outcome = f"older than {format_duration(self.older_than_seconds)}{kept}: {counts}"
         return Audit(task_id="store", command="prune", by=self.by, at=at, before="", after=outcome)
 
 

@@ -54,7 +54,7 @@ class PlanControl:
         return await self._swap(plan_id, PlanCommand.ROLLBACK, decision, reason)
 
     async def can(self, plan_id: str, command: PlanCommand) -> bool:
-        return (await self._load(names.normalised(plan_id))).can(command)
+        return (await self._load(names.normalise(plan_id))).can(command)
 
     async def _ask(
         self, plan_id: str, command: PlanCommand, decision: Decision, reason: str
@@ -69,7 +69,7 @@ class PlanControl:
         Members change only with the plan's version: those that are loaded after the plan belong to
         it, or the write is refused.
         """
-        plans, plan_id = self._store().plans, names.normalised(plan_id)
+        plans, plan_id = self._store().plans, names.normalise(plan_id)
         ask = new_request(
             self._by, reason, now=self._clock.now(), request=new_id(self._clock, self._chance)
         )

@@ -55,7 +55,7 @@ class TriggerControl:
         self._by = by
 
     async def load(self, trigger_id: str) -> Trigger:
-        trigger = await self._triggers.find(names.normalised(trigger_id))
+        trigger = await self._triggers.find(names.normalise(trigger_id))
         if trigger is None:
             raise TriggerNotFound(trigger_id)
         return trigger

@@ -182,12 +182,12 @@ class Timed(Generic[P]):
             registry.found_payload(id(decorate))
             return make
 
-        declaration = f"{self.declared.name}.{verb}({times.described(schedule)!r})"
+        declaration = f"{self.declared.name}.{verb}({times.format_schedule(schedule)!r})"
         registry.expect_payload(id(decorate), declaration)
         return decorate
 
     def _trigger_name(self, terms: TriggerTerms, default: str) -> str:
-        return names.normalised(terms.get("name") or f"{self.declared.name}.{default}")
+        return names.normalise(terms.get("name") or f"{self.declared.name}.{default}")
 
     def _add_trigger(self, one: TriggerDef) -> str:
         self._app.registry.add_trigger(one)

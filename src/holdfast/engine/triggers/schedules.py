@@ -172,7 +172,7 @@ class Schedules:
 
     async def get(self, name: str, *, tenant: str | None = None) -> TriggerHandle[Any]:
         """Return the trigger of this name (and tenant, if it has one) or id, or TriggerNotFound."""
-        of = None if tenant is None else names.normalised(tenant)
+        of = None if tenant is None else names.normalise(tenant)
         trigger_id = self._app.store.trigger_id(names.check("trigger", name), tenant=of)
         trigger = await self._triggers.find(trigger_id)
         if trigger is None:
@@ -199,7 +199,7 @@ class Schedules:
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
-        of = None if tenant is None else names.normalised(tenant)
+        of = None if tenant is None else names.normalise(tenant)
         return await self._triggers.find_all(
             statuses=statuses, tenant=of, limit=limit, cursor=cursor
         )
@@ -256,7 +256,7 @@ class Schedules:
         is_past |= owes_start and defining.started_time(wanted, now) is not None
         if is_past and wanted.misfire is Misfire.SKIP:
             said = "it is in the past, and misfire='skip' skips such times"
-            raise InvalidSchedule(times.described(wanted.schedule), said)
+            raise InvalidSchedule(times.format_schedule(wanted.schedule), said)
         return {
             "now": now,
             "chance": chance.random(),
@@ -275,7 +275,7 @@ def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:
 
     Raise TriggerConflict if it is another one that must not be replaced.
     """
-    if defining.same(there, wanted):
+    if defining.has_definition(there, wanted):
         return not replaces or there.status in UNFINISHED
     if not replaces or _is_anothers(there, wanted):
         raise TriggerConflict(there.id)

@@ -38,7 +38,7 @@ def alert_view(alert: Alert) -> AlertView:
         "severity": alert.severity,
         "queue": alert.queue or None,
         "group": alert.group or None,
-        "says": alert.says,
+        "says": alert.message,
         "value": alert.value,
         "threshold": alert.threshold,
         "since": iso(alert.since),

@@ -152,7 +152,7 @@ def chain_view(verdict: ChainVerdict) -> ChainView:
     return {
         **_state_view(verdict),
         "brokenAt": broken.seq if broken else None,
-        "says": broken.says if broken else None,
+        "says": broken.message if broken else None,
         "missing": missing_view(verdict.missing),
     }
 
@@ -161,7 +161,7 @@ def verdict_view(verdict: ChainVerdict) -> VerdictView:
     broken = verdict.broken
     return {
         **_state_view(verdict),
-        "broken": {"seq": broken.seq, "says": broken.says} if broken else None,
+        "broken": {"seq": broken.seq, "says": broken.message} if broken else None,
         "missing": missing_view(verdict.missing),
     }
 

@@ -81,7 +81,8 @@ def health_view(health: Health, now: float) -> HealthView:
         "store": health.store,
         "durable": health.durable,
         "checks": [
-            {"name": check.name, "good": check.good, "says": check.says} for check in health.checks
+            {"name": check.name, "good": check.good, "says": check.message}
+            for check in health.checks
         ],
         "workers": [worker_view(worker) for worker in health.workers],
         "oldestReady": {"taskId": oldest.id, "ageSeconds": now - oldest.status_since}
@@ -97,7 +98,7 @@ def _finding_view(finding: Finding) -> FindingView:
     return {
         "invariant": finding.invariant,
         "taskId": finding.task_id,
-        "says": finding.says,
+        "says": finding.message,
         "mended": finding.mended,
     }
 

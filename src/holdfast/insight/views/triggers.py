@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.domain.redaction import Redactor
-from holdfast.domain.trigger.schedule import described
+from holdfast.domain.trigger.schedule import format_schedule
 from holdfast.domain.trigger.trigger import (
     MACHINE,
     Misfire,
@@ -84,7 +84,7 @@ def trigger_view(trigger: Trigger, hide: Redactor) -> TriggerView:
     return {
         "triggerId": trigger.id,
         "status": trigger.status,
-        "schedule": described(trigger.schedule),
+        "schedule": format_schedule(trigger.schedule),
         "kind": trigger.kind,
         "type": trigger.target,
         "tenantId": trigger.tenant,

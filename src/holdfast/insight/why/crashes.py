@@ -6,7 +6,7 @@ from holdfast.domain.task.crashes import is_suspect, suspect_from
 from holdfast.domain.task.task import Task
 
 
-def told_of_crashes(task: Task, crash_limit: int) -> str:
+def describe_crashes(task: Task, crash_limit: int) -> str:
     """Return a sentence with a space before it, or nothing for a task without a crash."""
     if not task.crashes:
         return ""

@@ -15,7 +15,7 @@ def is_driven(plan: Plan) -> bool:
     return plan.cancel_requested or plan.status in DRIVEN
 
 
-async def awaited(store: Store, task: Task, plan: Plan, now: float) -> str:
+async def describe_wait(store: Store, task: Task, plan: Plan, now: float) -> str:
     """Return what a plan waits for before it lets the task go, worded to follow the plan's name."""
     if plan.cancel_requested:
         return "which is being cancelled, and this task with it."

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from holdfast.domain import notification as telling
 from holdfast.domain.errors import TaskNotFound
-from holdfast.domain.phrases import acts, ago, count, some, span
+from holdfast.domain.phrases import acts, ago, count, format_names, span
 from holdfast.domain.plan.plan import Plan
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.envelope import iso
@@ -18,8 +18,8 @@ from holdfast.domain.task.task import By, FailureKind
 from holdfast.engine.operations import switches
 from holdfast.engine.operations.expired_checkpoints import Find, look_ahead, not_known
 from holdfast.engine.visibility import WHOLE, Sight
-from holdfast.insight.why.crashes import told_of_crashes
-from holdfast.insight.why.plan import awaited, is_driven
+from holdfast.insight.why.crashes import describe_crashes
+from holdfast.insight.why.plan import describe_wait, is_driven
 from holdfast.ports import LIVE_LEASES, Detail, Store, Switch, SwitchSetting, WorkerInfo
 from holdfast.settings import Settings
 
@@ -126,7 +126,7 @@ class Explanation:
                 f"`holdfast tasks cancel {task.id}` ends it."
             )
         plan = replace(plan, reason=None) if self._sight.limited else plan
-        awaits = await awaited(self._store, task, plan, self._now)
+        awaits = await describe_wait(self._store, task, plan, self._now)
         driver = await self._undriven(plan)
         return f"{accepted} and waits for plan {plan.id}, {awaits}{driver}{self._after_release()}"
 
@@ -139,7 +139,7 @@ class Explanation:
     async def _ready(self) -> str:
         task = self._task
         here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
-        crashes = told_of_crashes(task, self._crash_limit)
+        crashes = describe_crashes(task, self._crash_limit)
         workers = await self._workers()
         obstacle = self._obstacle(workers)
         if self._hold:
@@ -160,7 +160,9 @@ class Explanation:
             return f"{_nobody(workers)} Start one: `holdfast worker APP`."
         serving = [worker for worker in live if task.queue in worker.beat.queues]
         if not serving:
-            known = some([seen(w, f"queues {', '.join(w.beat.queues)}") for w in live])
+            known = format_names(
+                [format_worker(w, f"queues {', '.join(w.beat.queues)}") for w in live]
+            )
             return (
                 f"no live worker serves that queue. Alive: {known}. "
                 f"Start one with `--queues {task.queue}`."
@@ -178,12 +180,14 @@ class Explanation:
         ]
         free = [worker for worker in knowing if worker.beat.running < worker.beat.slots]
         if not free:
-            busy = some([seen(w, f"{w.beat.running}/{w.beat.slots}") for w in knowing])
+            busy = format_names(
+                [format_worker(w, f"{w.beat.running}/{w.beat.slots}") for w in knowing]
+            )
             return (
                 f"all slots of the workers that could run it are busy: {busy}. "
                 "It runs when one is free; more workers or slots make it sooner."
             )
-        names = some([seen(worker) for worker in free])
+        names = format_names([format_worker(worker) for worker in free])
         return f"{names} can run it and will take it with one of the next claims."
 
     def _switched_off(self, off: SwitchSetting) -> str:
@@ -193,7 +197,7 @@ class Explanation:
 
     def _unknown_type(self, serving: Sequence[WorkerInfo]) -> str:
         task = self._task
-        names = some([seen(worker) for worker in serving])
+        names = format_names([format_worker(worker) for worker in serving])
         since = f", met without knowing it {self._back(task.unknown_since)}"
         return (
             f"no live worker of that queue knows its type {task.type!r}: {names}"
@@ -235,7 +239,7 @@ class Explanation:
         late = ""
         if wait <= 0 and not self._hold:
             late = await self._mover("moves it within a second", "puts it back in its queue")
-        crashes = told_of_crashes(self._task, self._crash_limit)
+        crashes = describe_crashes(self._task, self._crash_limit)
         return f"It {when}{late}: {self._what_comes()}{crashes}{self._after_release()}"
 
     def _what_comes(self) -> str:
@@ -301,7 +305,7 @@ class Explanation:
         return (
             f"Worker {lease.owner} {doing}, since {self._run_time()}; its lease holds for "
             f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
-            f"{told_of_crashes(self._task, self._crash_limit)}{self._given_back()}"
+            f"{describe_crashes(self._task, self._crash_limit)}{self._given_back()}"
         )
 
     def _given_back(self) -> str:
@@ -435,13 +439,13 @@ class Explanation:
     async def _mover(self, somebody: str, anybody: str, *, but: str | None = None) -> str:
         """Any live worker makes the store's own moves, whatever it serves."""
         workers = [worker for worker in await self._workers() if worker.beat.worker != but]
-        live = [seen(worker) for worker in workers if worker.live]
+        live = [format_worker(worker) for worker in workers if worker.live]
         if live:
-            return f"; {some(live, 1)} {somebody}"
+            return f"; {format_names(live, 1)} {somebody}"
         return f"; {_nobody(workers, other=but is not None)[:-1]}, and only a worker {anybody}"
 
 
-def seen(worker: WorkerInfo, more: str = "") -> str:
+def format_worker(worker: WorkerInfo, more: str = "") -> str:
     facts = f"{more}, " if more else ""
     return f"{worker.beat.worker} ({facts}last seen {ago(worker.seen_seconds_ago)})"
 

@@ -182,7 +182,7 @@ class PlanDriver:
         refused = [i for i, m in moves.items() if m.state is MemberState.ROLLBACK_FAILED]
         for index, task in tasks.items():
             member = snapshot.member(index)
-            after = mem.seen(plan, index, member, task)
+            after = mem.observe_member(plan, index, member, task)
             if after != member and index not in moves:
                 moves[index] = after
         # One that comes into question for being undone only now may be the newest: the next step.
@@ -223,7 +223,7 @@ class PlanDriver:
             (task.task, command)
             for index, task in tasks.items()
             if task.task is not None
-            and (command := mem.wanted(plan, index, snapshot.member(index), task.task))
+            and (command := mem.next_command(plan, index, snapshot.member(index), task.task))
         ]
         if not commands or not self._lease.is_safe:
             return 0

@@ -25,7 +25,13 @@ from typing import Any
 from holdfast.clock import new_id
 from holdfast.domain.errors import Contended, StoreError
 from holdfast.domain.trigger import firing
-from holdfast.domain.trigger.definition import Definition, create, redefine, same, supersede
+from holdfast.domain.trigger.definition import (
+    Definition,
+    create,
+    has_definition,
+    redefine,
+    supersede,
+)
 from holdfast.domain.trigger.trigger import Changed, Trigger, TriggerChange, TriggerStatus
 from holdfast.ports import Clock, Store, WorkerInfo
 from holdfast.registry import Registry, TaskType, TriggerDef
@@ -188,7 +194,7 @@ class DeclaredTriggers:
 def _is_to_be_written(there: Trigger, wanted: Definition, redefines: bool) -> bool:
     if _was_dropped(there):
         return True
-    return redefines and not same(there, wanted) and not _stays_cancelled(there, wanted)
+    return redefines and not has_definition(there, wanted) and not _stays_cancelled(there, wanted)
 
 
 def _stays_cancelled(there: Trigger, wanted: Definition) -> bool:

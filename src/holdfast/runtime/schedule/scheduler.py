@@ -186,7 +186,7 @@ class Scheduler:
     def _decide(self, trigger: Trigger, live: Sequence[WorkerInfo] | None) -> TriggerChange:
         now = trigger.updated_at  # when it was handed out, by the clock that found it due
         try:
-            if (suspended := firing.lapsed(trigger, now=now)) is not None:
+            if (suspended := firing.suspend_after_lapses(trigger, now=now)) is not None:
                 return suspended
             declared = self._registry.find(trigger.target)
             if declared is None:
@@ -196,7 +196,7 @@ class Scheduler:
             return self._fire(trigger, declared, now)
         except Exception as error:  # of the user's code, or a payload that is no good any more
             log.warning("trigger %s could not be fired: %s", trigger.id, summary(error))
-            return firing.failed(trigger, summary(error), now=now)
+            return firing.retry_or_suspend(trigger, summary(error), now=now)
 
     def _judge_unknown(
         self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
@@ -208,7 +208,7 @@ class Scheduler:
         if served:
             self._leave()
         limit = self._unknown_type_seconds
-        return firing.unknown(trigger, served=served, limit_seconds=limit, now=now)
+        return firing.put_off_unknown(trigger, served=served, limit_seconds=limit, now=now)
 
     def _leave(self) -> None:
         self._leaves_some = True
@@ -268,7 +268,7 @@ class Scheduler:
                 seconds = firing.NO_ROOM_SECONDS
                 return firing.put_off(trigger, seconds, reason, now=now)
             case SerialisationError() | InvalidInput() if change.submissions:
-                return firing.failed(trigger, summary(outcome), now=now)
+                return firing.retry_or_suspend(trigger, summary(outcome), now=now)
         _log_refusal(change, outcome)
         return None
 

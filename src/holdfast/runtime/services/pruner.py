@@ -62,7 +62,7 @@ class Pruner:
                     "%s %s %s%s",
                     finding.invariant,
                     finding.task_id or "-",
-                    finding.says,
+                    finding.message,
                     " (mended)" if finding.mended else "",
                 )
 

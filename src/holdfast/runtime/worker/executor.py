@@ -16,7 +16,7 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.checkpoint import RESTART, Checkpoint, CheckpointVerdict
 from holdfast.domain.task.decide import Done, Failed, Snoozed
 from holdfast.domain.task.placement import Next
-from holdfast.domain.task.stages import misnamed
+from holdfast.domain.task.stages import describe_mismatch
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Outcome, Transition
@@ -244,7 +244,7 @@ class TaskExecution(ClaimedTask):
             stage = task.at_stage or task.stages[-1]
             return failures.describe(error, task, stage, now=self.now)
         if self.task.status is Status.ROLLING_BACK and (
-            wrong := misnamed(task, self.claimed.stages)
+            wrong := describe_mismatch(task, self.claimed.stages)
         ):
             message = f"its record {wrong}; `holdfast doctor --fix` puts it right"
             return self.failure(FailureKind.DEFINITION_CHANGED, message)
@@ -353,7 +353,7 @@ class TaskExecution(ClaimedTask):
     async def commit_undo(self, stage: StageDef, done: Done) -> None:
         await self.commit(
             partial(
-                decide.undone,
+                decide.stage_undone,
                 had_undo=stage.undo is not None,
                 data=done.data,
                 duration_seconds=done.duration_seconds,

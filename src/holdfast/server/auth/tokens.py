@@ -178,7 +178,7 @@ def read(path: Path) -> tuple[Token, ...]:
     if len(tokens) > TOKENS_MAX:
         raise InvalidSetting(SETTING, str(path), f"it has more than {TOKENS_MAX} tokens")
     return tuple(
-        msgspec.structs.replace(one, tenants=tuple(map(names.normalised, one.tenants)))
+        msgspec.structs.replace(one, tenants=tuple(map(names.normalise, one.tenants)))
         for one in tokens
     )
 

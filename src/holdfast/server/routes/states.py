@@ -40,5 +40,5 @@ async def states(query: Annotated[StatesQuery, Query()], service: ServiceOf) -> 
     live = None
     if query.live:
         live = await diagrams.live(query.of, service.app.store, now=service.app.clock.now())
-    body = diagrams.drawn(query.of, query.format, live)
+    body = diagrams.draw(query.of, query.format, live)
     return Response(body, media_type=_MEDIA[query.format])

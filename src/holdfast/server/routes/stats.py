@@ -42,7 +42,7 @@ async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> St
         **counts_view(stats),
         "checkpoints": stats.checkpoints,
         "tenantLocks": stats.locks,
-        **hold_count_view(found.thrown, hide),
+        **hold_count_view(found.switches, hide),
         "liveWorkers": len(found.live),
         "durable": found.durable,
         "degraded": found.degraded,

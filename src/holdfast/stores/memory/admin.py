@@ -119,7 +119,7 @@ class MemoryAdmin:
 
     async def checks(self) -> Sequence[Check]:
         says = "nothing is kept across a restart of this process"
-        return [Check(name="persistence", good=False, says=says)]
+        return [Check(name="persistence", good=False, message=says)]
 
     # -- measures
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.domain.audit import Anchor, Audit, AuditLink, linked
+from holdfast.domain.audit import Anchor, Audit, AuditLink, link_entry
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import Member, Plan, PlanTasks
 from holdfast.domain.task import events as ev
@@ -258,7 +258,7 @@ class MemoryState:
             )
 
     def note(self, entry: Audit) -> None:
-        self.links.append(linked(self.head(), entry))
+        self.links.append(link_entry(self.head(), entry))
 
     def head(self) -> Anchor:
         return self.links[-1].anchor if self.links else self.base

@@ -89,7 +89,7 @@ class RedisStore:
         self.durable = checks.is_durable(self._checks)
         for check in self._checks:
             if not check.good:
-                log.warning("%s: %s: %s", self.url, check.name, check.says)
+                log.warning("%s: %s: %s", self.url, check.name, check.message)
 
     async def close(self) -> None:
         await self._mender.close()

@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from holdfast.domain.audit import Anchor, Audit, linked
+from holdfast.domain.audit import Anchor, Audit, link_entry
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.placement import WAITING, Place, opens_line
 from holdfast.domain.task.state import Status
@@ -376,7 +376,7 @@ class Txn:
     def write_audit(self, entry: Audit) -> None:
         """Write an entry of the audit, linked to the one before it."""
         # As it will be read: constructors check no types, and the hash is that of what is kept.
-        link = linked(self._chain_tip(), codec.decode_audit(codec.encode(entry)))
+        link = link_entry(self._chain_tip(), codec.decode_audit(codec.encode(entry)))
         self._tip, self._linked = link.anchor, True
         row = link.seq, link.entry.at, codec.encode(link.entry).decode(), link.hash
         self.add("audit_add", row)

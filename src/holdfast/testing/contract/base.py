@@ -54,7 +54,9 @@ class Contract(Drivers, ABC):
         try:
             yield
             findings = await store.admin.doctor(fix=False, limit=100)
-            assert not findings, "\n".join(f"{f.invariant} {f.task_id} {f.says}" for f in findings)
+            assert not findings, "\n".join(
+                f"{f.invariant} {f.task_id} {f.message}" for f in findings
+            )
         finally:
             await store.close()
 

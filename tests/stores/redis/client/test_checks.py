@@ -54,7 +54,7 @@ async def test_a_server_that_would_evict_tasks_is_refused(
         client.config_set("maxmemory", "0")
     eviction = (await looked(server))["eviction"]
     assert not eviction.good
-    assert policy in eviction.says
+    assert policy in eviction.message
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
@@ -62,7 +62,7 @@ async def test_an_appended_file_is_durable(start_redis: StartRedis, fsync: str) 
     server = start_redis(appendonly=True, lines=[f"appendfsync {fsync}"])
     checks = await looked(server)
     assert is_durable(list(checks.values()))
-    assert f"appendfsync {fsync}" in checks["persistence"].says
+    assert f"appendfsync {fsync}" in checks["persistence"].message
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_what_may_lose_tasks_is_not_durable(
 ) -> None:
     checks = await looked(start_redis(lines=lines))
     assert bad(checks) == ["persistence"]
-    assert told in checks["persistence"].says
+    assert told in checks["persistence"].message
     assert not is_durable(list(checks.values()))
 
 
@@ -120,10 +120,10 @@ async def test_what_may_not_be_looked_at_is_said_and_not_refused(start_redis: St
     )
     checks = await looked(server, user="ann")
     assert bad(checks) == []
-    assert "appendfsync unknown" in checks["persistence"].says
+    assert "appendfsync unknown" in checks["persistence"].message
     checks = await looked(server, user="bob")
     assert set(bad(checks)) == set(checks)
-    assert "could not be looked at: NOPERM" in checks["persistence"].says
+    assert "could not be looked at: NOPERM" in checks["persistence"].message
     assert not is_durable(list(checks.values()))
 
 
@@ -154,7 +154,7 @@ async def test_a_clock_is_not_blamed_for_a_late_answer(
         await client.open()
         [check] = [one for one in await run_checks(client, [], clock) if one.name == "clock"]
         await client.close()
-    assert check.says.startswith(told)
+    assert check.message.startswith(told)
     assert check.good == (told == "agrees with ours")
 
 
@@ -206,11 +206,11 @@ async def test_every_primary_is_looked_at() -> None:
             client.config_set("appendonly", "no")
         checks = await looked(cluster.url)
         assert bad(checks) == ["persistence", "failover"]
-        assert checks["persistence"].says.startswith(f"127.0.0.1:{odd.port}: ")
+        assert checks["persistence"].message.startswith(f"127.0.0.1:{odd.port}: ")
     with Sentinels(appendonly=True, lines=["min-replicas-to-write 1"]) as group:
         checks = await looked(group.url)
         assert bad(checks) == []
-        assert checks["failover"].says == "min-replicas-to-write 1"
+        assert checks["failover"].message == "min-replicas-to-write 1"
 
 
 def answering(

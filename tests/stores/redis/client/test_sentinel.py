@@ -58,8 +58,8 @@ async def test_what_a_failover_loses_is_counted_and_told(
         for one in (store, other):
             [check] = [check for check in await one.admin.checks() if check.name == "lost writes"]
             assert not check.good
-            assert check.says.startswith("8 writes ")
-            assert "HDEL executor:meta lostWrites lostAt" in check.says
+            assert check.message.startswith("8 writes ")
+            assert "HDEL executor:meta lostWrites lostAt" in check.message
         assert not await store.admin.doctor(fix=False, limit=10)
         for one in (store, other):
             await one.close()

@@ -301,7 +301,7 @@ async def test_what_a_promoted_replica_lacks_is_counted_and_told(
         for task in claimed:
             assert (await driver.complete(task)).status is Status.COMPLETED
         [check] = [check for check in await store.admin.checks() if check.name == "lost writes"]
-        assert (check.good, check.says.split()[0]) == (False, str(len(lost)))
+        assert (check.good, check.message.split()[0]) == (False, str(len(lost)))
         told = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert told
         assert all("writes that had been answered are gone" in one.message for one in told)

@@ -49,7 +49,7 @@ def server(start_redis: StartRedis) -> RedisServer:
 
 
 async def told(bench: Dues, *, fix: bool = False) -> list[str]:
-    return [finding.says for finding in await bench.store.admin.doctor(fix=fix, limit=LIMIT)]
+    return [finding.message for finding in await bench.store.admin.doctor(fix=fix, limit=LIMIT)]
 
 
 # -- what cannot be read

@@ -235,7 +235,7 @@ async def test_a_foreign_key_in_the_place_of_an_index_is_named(bench: Bench, nam
     bench.ask("DEL", name)
     bench.ask("SET", name, "theirs")
     found = await mended(bench)
-    assert [bench.name(name) in finding.says for finding in found] == [True]
+    assert [bench.name(name) in finding.message for finding in found] == [True]
     assert bench.ask("GET", name) == "theirs"
 
 
@@ -262,7 +262,7 @@ async def test_an_entry_that_is_gone_does_not_stay_pending(bench: Bench) -> None
     bench.ask("XADD", "queue:tasks", "9999999999999-0", "taskId", "nobody")
     bench.read("queue:tasks", LIMIT)
     bench.ask("XDEL", "queue:tasks", "9999999999999-0")
-    assert any("still has it" in finding.says for finding in await looked(bench))
+    assert any("still has it" in finding.message for finding in await looked(bench))
     await mended(bench)
     assert await looked(bench) == []
     await everything_runs(bench)
@@ -308,7 +308,7 @@ async def test_the_sums_of_a_store_that_is_never_quiet_are_told(
     assert await looked(bench) == []
     bench.ask("HINCRBY", "counts", "default leased", 2)
     (found,) = await mended(bench)
-    assert (found.says, found.mended) == (
+    assert (found.message, found.mended) == (
         "leased in all queues is counted as 3, there are 1",
         False,
     )
@@ -354,7 +354,7 @@ async def test_without_leave_to_ask_who_it_is_the_counts_are_only_told(
     monkeypatch.setattr(bench.store._client, "many", denied)
     bench.ask("HINCRBY", "counts", "default leased", 2)
     (found,) = await mended(bench)
-    assert (found.says, found.mended) == (
+    assert (found.message, found.mended) == (
         "leased in all queues is counted as 3, there are 1",
         False,
     )

@@ -14,7 +14,7 @@ from itertools import islice
 
 import msgspec
 
-from holdfast.domain.audit import Audit, linked
+from holdfast.domain.audit import Audit, link_entry
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.admin.audit_chain import (
@@ -117,7 +117,7 @@ async def _append(
 ) -> bool:
     anchor, elements = anchor_of(ends.head), []
     for _, entry in oldest:
-        link = linked(anchor, entry)
+        link = link_entry(anchor, entry)
         elements.append(element_of(link))
         anchor = link.anchor
     heads = (ends.head, text_of(anchor))

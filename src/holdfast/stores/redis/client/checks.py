@@ -63,7 +63,7 @@ async def run_checks(
         if wrong := await client.wrong_types(keys):
             raise faults.foreign(wrong, client.address.shown)
     checks.append(lost_check([await _read_lost(client, keys) for keys in keys_list]))
-    return [check for check in checks if check.says]
+    return [check for check in checks if check.message]
 
 
 def is_durable(checks: Sequence[Check]) -> bool:
@@ -96,7 +96,7 @@ def version_check(seen: ServerFacts, _: Address) -> Check:
         raise StoreUnusable(
             f"{seen.where} runs {name} {text}: Holdfast needs {'.'.join(map(str, least))} or newer"
         )
-    return Check(name="version", good=True, says=f"{name} {text}")
+    return Check(name="version", good=True, message=f"{name} {text}")
 
 
 def commands_check(seen: ServerFacts, _: Address) -> Check:
@@ -108,7 +108,7 @@ def commands_check(seen: ServerFacts, _: Address) -> Check:
             f"{seen.where} lacks {', '.join(missing)}: Holdfast needs streams and scripts; "
             "look for rename-command in its configuration"
         )
-    return Check(name="commands", good=True, says="streams and scripts are there")
+    return Check(name="commands", good=True, message="streams and scripts are there")
 
 
 def role_check(seen: ServerFacts, address: Address) -> Check:
@@ -121,7 +121,7 @@ def role_check(seen: ServerFacts, address: Address) -> Check:
             f"{_get(seen.info, 'master_port')}, which takes no writes: name the primary"
             + (" or write redis+sentinel://…" if address.kind is AddressKind.SINGLE else "")
         )
-    return Check(name="role", good=True, says="primary")
+    return Check(name="role", good=True, message="primary")
 
 
 def eviction_check(seen: ServerFacts, _: Address) -> Check:
@@ -130,7 +130,7 @@ def eviction_check(seen: ServerFacts, _: Address) -> Check:
     if policy is None or limit is None:
         return _unseen("eviction", _why(seen.config))
     if policy == "noeviction":
-        return Check(name="eviction", good=True, says="noeviction")
+        return Check(name="eviction", good=True, message="noeviction")
     cure = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file"
     if int(limit) > 0:
         raise StoreUnusable(
@@ -140,7 +140,7 @@ def eviction_check(seen: ServerFacts, _: Address) -> Check:
     return Check(
         name="eviction",
         good=False,
-        says=f"maxmemory-policy {policy} would delete tasks as soon as maxmemory is set: {cure}",
+        message=f"maxmemory-policy {policy} would delete tasks as soon as maxmemory is set: {cure}",
     )
 
 
@@ -157,26 +157,26 @@ def persistence_check(seen: ServerFacts, _: Address) -> Check:
         return Check(
             name=name,
             good=False,
-            says="appendonly is off: a crash loses all since the last snapshot, if there is any "
-            f"(save {_unseen(name, seen.config).says})",
+            message="appendonly is off: a crash loses all since the last snapshot, if there is any "
+            f"(save {_unseen(name, seen.config).message})",
         )
     if seen.config.get("save"):
         return Check(
             name=name,
             good=False,
-            says=f"only snapshots (save {seen.config['save']}): a crash loses all that came "
+            message=f"only snapshots (save {seen.config['save']}): a crash loses all that came "
             "after the last one; CONFIG SET appendonly yes",
         )
     return Check(
         name=name,
         good=False,
-        says="nothing is written to disk: a restart loses every task; CONFIG SET appendonly yes",
+        message="nothing is written to disk: a restart loses every task; CONFIG SET appendonly yes",
     )
 
 
 def failover_check(seen: ServerFacts, address: Address) -> Check:
     if address.kind is AddressKind.SINGLE:
-        return Check(name="failover", good=True, says="")
+        return Check(name="failover", good=True, message="")
     least = _get(seen.config, "min-replicas-to-write")
     if least is None:
         return _unseen("failover", _why(seen.config))
@@ -184,10 +184,10 @@ def failover_check(seen: ServerFacts, address: Address) -> Check:
         return Check(
             name="failover",
             good=False,
-            says="min-replicas-to-write 0: a primary that is cut off goes on taking what the "
+            message="min-replicas-to-write 0: a primary that is cut off goes on taking what the "
             "failover then loses; CONFIG SET min-replicas-to-write 1",
         )
-    return Check(name="failover", good=True, says=f"min-replicas-to-write {least}")
+    return Check(name="failover", good=True, message=f"min-replicas-to-write {least}")
 
 
 def clock_check(seen: ServerFacts, between: tuple[float, float]) -> Check:
@@ -197,12 +197,12 @@ def clock_check(seen: ServerFacts, between: tuple[float, float]) -> Check:
     asked_at, answered_at = between
     skew = seen.time - min(max(seen.time, asked_at), answered_at)
     if abs(skew) <= SKEW_SECONDS_MAX:
-        return Check(name="clock", good=True, says="agrees with ours")
+        return Check(name="clock", good=True, message="agrees with ours")
     side = "ahead of" if skew > 0 else "behind"
     return Check(
         name="clock",
         good=False,
-        says=f"{abs(skew):.0f} s {side} ours: times that are shown do not fit; set both by NTP",
+        message=f"{abs(skew):.0f} s {side} ours: times that are shown do not fit; set both by NTP",
     )
 
 
@@ -214,17 +214,17 @@ def lost_check(lost: Sequence[Lost]) -> Check:
         return Check(
             name="lost writes",
             good=False,
-            says="the store was emptied, or its key meta was removed, under running processes, the "
-            f"last time at {max(one.emptied for one in emptied)}; to forget it: {forget}",
+            message="the store was emptied, or its key meta was removed, under running processes, "
+            f"the last time at {max(one.emptied for one in emptied)}; to forget it: {forget}",
         )
     some = [one for one in lost if one.writes]
     if not some:
-        return Check(name="lost writes", good=True, says="")
+        return Check(name="lost writes", good=True, message="")
     forget = "; ".join(f"HDEL {one.key} lostWrites lostAt" for one in some)
     return Check(
         name="lost writes",
         good=False,
-        says=f"{sum(one.writes for one in some)} writes that had been answered were lost by a "
+        message=f"{sum(one.writes for one in some)} writes that had been answered were lost by a "
         f"failover or a restart, the last time at {max(one.at for one in some)}; to forget it: "
         f"{forget}",
     )
@@ -250,7 +250,7 @@ def _appending(fsync: str | None) -> Check:
         None: "appendfsync is unknown, as CONFIG may not be asked",
     }
     says = f"appendonly yes, appendfsync {fsync or 'unknown'}: {loses[fsync]}"
-    return Check(name="persistence", good=fsync != "no", says=says)
+    return Check(name="persistence", good=fsync != "no", message=says)
 
 
 JUDGES: tuple[Callable[[ServerFacts, Address], Check], ...] = (
@@ -310,7 +310,7 @@ def _why(found: Mapping[str, str] | str) -> str:
 
 
 def _unseen(name: str, why: str) -> Check:
-    return Check(name=name, good=False, says=f"could not be looked at: {why}")
+    return Check(name=name, good=False, message=f"could not be looked at: {why}")
 
 
 def _join_checks(servers: Sequence[ServerFacts], checks: Sequence[Check]) -> Check:
@@ -319,9 +319,9 @@ def _join_checks(servers: Sequence[ServerFacts], checks: Sequence[Check]) -> Che
         (seen.where, check) for seen, check in zip(servers, checks, strict=True) if not check.good
     ]
     if not bad:
-        says = dict.fromkeys(check.says for check in checks)
+        says = dict.fromkeys(check.message for check in checks)
     elif len(bad) == len(checks):
-        says = dict.fromkeys(check.says for _, check in bad)
+        says = dict.fromkeys(check.message for _, check in bad)
     else:
-        says = dict.fromkeys(f"{where}: {check.says}" for where, check in bad)
-    return Check(name=checks[0].name, good=not bad, says="; ".join(says))
+        says = dict.fromkeys(f"{where}: {check.message}" for where, check in bad)
+    return Check(name=checks[0].name, good=not bad, message="; ".join(says))

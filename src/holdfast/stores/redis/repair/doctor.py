@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError, StoreError, StoreForeign
 from holdfast.domain.task.placement import LOSE, RUNNABLE, STOPPED
-from holdfast.domain.task.stages import misnamed
+from holdfast.domain.task.stages import describe_mismatch
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
@@ -291,7 +291,7 @@ def _rules(task: Task, bodies: Reply) -> Said:
 def _names(task: Task, facts: Sequence[bytes]) -> Said:
     """``facts``: the index of each completed stage and what is kept of it, without its result."""
     try:
-        wrong = misnamed(task, record.decode_stages(list(facts), {}))
+        wrong = describe_mismatch(task, record.decode_stages(list(facts), {}))
     except SerialisationError as error:
         yield "I7", str(error)
         return
@@ -349,7 +349,7 @@ _TELL: dict[str, Callable[[str, str, str, str], str]] = {
 
 
 def _finding(invariant: str, task_id: str | None, says: str, mended: Any) -> Finding:
-    return Finding(invariant=invariant, task_id=task_id, says=says, mended=bool(mended))
+    return Finding(invariant=invariant, task_id=task_id, message=says, mended=bool(mended))
 
 
 def _text(text: bytes) -> str:

@@ -184,7 +184,7 @@ def _foreign(part: Partition, kind: str, of: str, found: bytes) -> Finding:
 
 
 def _finding(says: str, mended: Any) -> Finding:
-    return Finding(invariant="I11", task_id=None, says=says, mended=bool(mended))
+    return Finding(invariant="I11", task_id=None, message=says, mended=bool(mended))
 
 
 def _text(text: bytes) -> str:

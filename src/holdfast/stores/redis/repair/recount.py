@@ -76,7 +76,7 @@ def _flat(counts: Mapping[bytes, int]) -> list[bytes | int]:
 
 def _count_finding(what: str, says: int, is_: int, *, mended: bool) -> Finding:
     told = f"{what} is counted as {says}, there are {is_}"
-    return Finding(invariant="I11", task_id=None, says=told, mended=mended)
+    return Finding(invariant="I11", task_id=None, message=told, mended=mended)
 
 
 async def _read_counts(part: Partition) -> CountsRead:

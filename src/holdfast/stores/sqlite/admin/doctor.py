@@ -15,7 +15,7 @@ import msgspec
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.placement import ACTIVE, DUE, RUNNABLE, START, STOPPED, Place, fits
-from holdfast.domain.task.stages import misnamed
+from holdfast.domain.task.stages import describe_mismatch
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores.sqlite.admin import doctor_plans
@@ -101,7 +101,7 @@ def told(complaint: Complaint, *, mended: bool = False) -> Finding:
     return Finding(
         invariant=complaint.invariant,
         task_id=complaint.task_id,
-        says=complaint.says,
+        message=complaint.says,
         mended=mended,
     )
 
@@ -237,7 +237,7 @@ def _rules(look: Source, task: Task) -> Said:
         kept = sum(stage.index <= task.last_completed for stage in stages)
         if kept != done:
             yield "I7", f"{kept} stages are kept, {done} were completed", None
-        elif wrong := misnamed(task, stages):
+        elif wrong := describe_mismatch(task, stages):
             yield "I7", f"its record {wrong}", "stages"
         yield from _checkpoint(look, task)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast.domain.task.placement import START, Place, fits
-from holdfast.domain.task.stages import renamed
+from holdfast.domain.task.stages import recover_names
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from holdfast.stores import codec
@@ -125,7 +125,7 @@ def _stages(txn: Txn, complaint: Complaint) -> bool:
     if found is None or found[0].leased:
         return False  # its holder writes the code's stages
     task = found[1]
-    right = renamed(task, bodies_of(txn.rows("bodies_get", complaint.n)).stages)
+    right = recover_names(task, bodies_of(txn.rows("bodies_get", complaint.n)).stages)
     if right is None:
         return False
     named = msgspec.structs.replace(task, stages=right)

@@ -68,7 +68,7 @@ class SqliteAdmin:
 
     async def checks(self) -> Sequence[Check]:
         says = "every commit is synced to the disk before it is answered"
-        return [Check(name="persistence", good=True, says=says)]
+        return [Check(name="persistence", good=True, message=says)]
 
     async def audit(self, entry: Audit) -> None:
         await self._door().writer.do(partial(auditing.audit, entry=entry))

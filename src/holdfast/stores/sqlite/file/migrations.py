@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 
-from holdfast.domain.audit import Anchor, linked
+from holdfast.domain.audit import Anchor, link_entry
 from holdfast.stores import codec
 from holdfast.stores.sqlite.statements import SQL
 
@@ -40,7 +40,7 @@ def _link(db: apsw.Connection, head: Anchor, page: list[Any]) -> Anchor:
     for n, body, _ in page:
         before, entry = Anchor(seq=n - 1, hash=head.hash), codec.or_none(codec.decode_audit, body)
         # One that cannot be read cannot be a link; where it stands, the numbers will show a gap.
-        head = linked(before, entry).anchor if entry else Anchor(seq=n, hash=before.hash)
+        head = link_entry(before, entry).anchor if entry else Anchor(seq=n, hash=before.hash)
         hashes.append((head.hash, n))
     db.executemany(SQL["audit_link"], hashes)
     return head

@@ -341,7 +341,7 @@ class StoreDriver:
         return await self.fail_undo(await self.take())
 
     def decide_undo(self, task: Task) -> Transition:
-        return decide.undone(
+        return decide.stage_undone(
             task, had_undo=True, data={}, duration_seconds=0.5, now=self.clock.now()
         )
 

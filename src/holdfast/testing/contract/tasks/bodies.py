@@ -216,7 +216,7 @@ class Results(Contract):
         await self.driver.ask(Command.ROLLBACK, task)
         (claimed,) = await self.driver.claim()
         assert [stage.result for stage in claimed.stages] == [b'"made"']
-        undone = decide.undone(
+        undone = decide.stage_undone(
             claimed.task,
             had_undo=True,
             data={"undone": 1},
