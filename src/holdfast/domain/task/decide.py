@@ -19,12 +19,9 @@ from holdfast.domain.task import outage
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.placement import Next
 from holdfast.domain.task.retry import Retry
-from holdfast.domain.task.stage_outcome import Done, Failed, Snoozed
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Failure, Lease, StageRecord, Task, apply_command, fact
 from holdfast.domain.task.transition import Submission, Transition
-
-__all__ = ["Done", "Failed", "Snoozed"]  # and all that is defined here
 
 NO_REQUESTS: dict[str, Any] = {"pause_requested": False, "cancel_requested": False}
 NOT_BEGUN: dict[str, Any] = {
@@ -35,6 +32,36 @@ NOT_BEGUN: dict[str, Any] = {
 } | outage.NONE
 FROM_SCRATCH: dict[str, Any] = {"last_completed": -1, "next_undo": -1} | NOT_BEGUN
 NO_DATA = b"null"  # what was kept beside the record is in the checkpoint now
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A stage function has returned."""
+
+    result: bytes
+    data: Mapping[str, Any]
+    started_at: float
+    duration_seconds: float
+    undo: bool | None = None  # whether the stage has one
+
+
+class Snoozed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A stage function asked to be called again later."""
+
+    data: Mapping[str, Any]
+    started_at: float
+    delay_seconds: float
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A stage or undo function has raised; ``retry_seconds`` None: no use in trying again.
+
+    ``outage_seconds``: it was an outage, and a row of them may last so long.
+    """
+
+    failure: Failure
+    started_at: float
+    retry_seconds: float | None
+    outage_seconds: float | None = None
 
 
 def submit(task: Task, payload: bytes, digest: str, *, held: bool = False) -> Submission:
