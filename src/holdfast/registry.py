@@ -10,7 +10,7 @@ from holdfast.domain import bulk, names, notification
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.checkpoint import DEFAULT, Policy
 from holdfast.domain.task.retry import Retry
-from holdfast.domain.trigger.definition import Definition
+from holdfast.domain.trigger.trigger import Definition
 from holdfast.encoding.codec import Codec
 
 INTERNAL = notification.OWN  # what the names of the engine's own task types begin with

@@ -1,8 +1,6 @@
-"""The definition of a trigger, as it was asked for or declared: its record without its life."""
+"""Triggers from their definitions: new ones, redefined ones, and those of another tenant."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -11,32 +9,13 @@ from holdfast.domain.trigger import schedule as times
 from holdfast.domain.trigger.firing import look_at
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
 from holdfast.domain.trigger.trigger import (
-    CATCH_UP_MAX,
-    GRACE_SECONDS,
-    KEEP_SECONDS,
     UNFINISHED,
+    Definition,
     Misfire,
-    Overlap,
     Trigger,
     TriggerChange,
     TriggerStatus,
 )
-
-
-class Definition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    schedule: Schedule
-    target: str
-    payload: msgspec.Raw = msgspec.Raw(b"null")
-    tenant: str | None = None
-    queue: str | None = None
-    user: Any = None
-    misfire: Misfire = Misfire.ONCE
-    catch_up_max: int = CATCH_UP_MAX
-    grace_seconds: float = GRACE_SECONDS
-    overlap: Overlap = Overlap.ALLOW
-    jitter_seconds: float = 0.0
-    declared: bool = False
-    keep_seconds: float = KEEP_SECONDS
 
 
 def definition_of(trigger: Trigger) -> Definition:

@@ -110,11 +110,12 @@ def fire(
     if submissions:
         made |= {"last_fire_time": due.times[-1], "last_task": submissions[-1].task.id}
     why = "" if submissions else "its time was missed by more than its grace"
+    must_wait = submissions and trigger.overlap is not Overlap.ALLOW
     return TriggerChange(
         before=trigger,
         after=_onward(trigger, due.answered, why, now=now, chance=chance, **made),
         submissions=tuple(submissions),
-        unless_unfinished=_task_in_the_way(trigger) if submissions else None,
+        unless_unfinished=trigger.last_task if must_wait else None,
     )
 
 
@@ -328,10 +329,6 @@ def _fire_time(trigger: Trigger) -> float:
     if trigger.fire_time is None:
         raise HoldfastError(f"trigger {trigger.id} waits for no time")
     return trigger.fire_time
-
-
-def _task_in_the_way(trigger: Trigger) -> str | None:
-    return None if trigger.overlap is Overlap.ALLOW else trigger.last_task
 
 
 def _onward(

@@ -106,8 +106,9 @@ class Overlap(StrEnum):
     QUEUE = "queue"  # it waits until that one has ended
 
 
-class Trigger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    id: str
+class Definition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The part of a trigger that a call or the code has defined."""
+
     schedule: Schedule
     target: str  # a task type
     payload: msgspec.Raw = msgspec.Raw(b"null")
@@ -121,8 +122,11 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     jitter_seconds: float = 0.0
     declared: bool = False  # in code, not by a call
     keep_seconds: float = KEEP_SECONDS
-    created_at: float
 
+
+class Trigger(Definition, frozen=True, kw_only=True, gc=False):
+    id: str
+    created_at: float
     status: TriggerStatus = TriggerStatus.PENDING
     version: int = 0  # 0: not saved yet
     fire_time: float | None  # the next that it has to answer for

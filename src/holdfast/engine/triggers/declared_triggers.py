@@ -25,13 +25,13 @@ from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import DeclarationError, InvalidInput
 from holdfast.domain.trigger import schedule as times
-from holdfast.domain.trigger.definition import Definition
 from holdfast.domain.trigger.firing import LOOK_MAX
 from holdfast.domain.trigger.schedule import Cron, Schedule
 from holdfast.domain.trigger.trigger import (
     CATCH_UP_MAX,
     GRACE_SECONDS,
     KEEP_SECONDS,
+    Definition,
     Misfire,
     Overlap,
 )

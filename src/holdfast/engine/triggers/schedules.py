@@ -19,9 +19,15 @@ from holdfast.domain.task.operate import actor_named
 from holdfast.domain.task.task import By
 from holdfast.domain.trigger import definition as defining
 from holdfast.domain.trigger import schedule as times
-from holdfast.domain.trigger.definition import Definition
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
-from holdfast.domain.trigger.trigger import UNFINISHED, Changed, Misfire, Trigger, TriggerStatus
+from holdfast.domain.trigger.trigger import (
+    UNFINISHED,
+    Changed,
+    Definition,
+    Misfire,
+    Trigger,
+    TriggerStatus,
+)
 from holdfast.encoding.codec import UntypedCodec
 from holdfast.engine.triggers.control import TriggerControl, TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms, define

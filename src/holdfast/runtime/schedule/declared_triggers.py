@@ -25,14 +25,14 @@ from typing import Any
 from holdfast.clock import new_id
 from holdfast.domain.errors import Contended, StoreError
 from holdfast.domain.trigger import firing
-from holdfast.domain.trigger.definition import (
+from holdfast.domain.trigger.definition import create, has_definition, redefine, supersede
+from holdfast.domain.trigger.trigger import (
+    Changed,
     Definition,
-    create,
-    has_definition,
-    redefine,
-    supersede,
+    Trigger,
+    TriggerChange,
+    TriggerStatus,
 )
-from holdfast.domain.trigger.trigger import Changed, Trigger, TriggerChange, TriggerStatus
 from holdfast.ports import Clock, Store, WorkerInfo
 from holdfast.registry import Registry, TaskType, TriggerDef
 from holdfast.runtime.compare_and_swap import compare_and_swap
