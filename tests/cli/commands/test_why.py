@@ -129,10 +129,9 @@ async def test_a_lease_whose_end_the_store_does_not_know(scene: Scene) -> None:
     answer = await Explanation(
         scene.store,
         replace(detail, task=task, progress=progress),
-        lease_seconds=LEASE_SECONDS,
-        crash_limit=3,
+        load(lease=LEASE_SECONDS, crash_limit=3),
         now=scene.clock.now(),
-    ).tell()
+    ).format()
     assert "the store does not know until when its lease holds" in answer
     assert "doctor --fix" in answer
     assert not re.search(r"\d{4,}d", answer)

@@ -39,15 +39,8 @@ async def explain(
     detail = await store.views.detail(task_id)
     if detail is None:
         return await _explain_deleted(store, task_id)
-    return await Explanation(
-        store,
-        detail,
-        lease_seconds=settings.lease,
-        crash_limit=settings.crash_limit,
-        now=now,
-        sight=sight,
-        find=find,
-    ).tell()
+    explanation = Explanation(store, detail, settings, now=now, sight=sight, find=find)
+    return await explanation.format()
 
 
 async def _explain_deleted(store: Store, task_id: str) -> str:
@@ -62,9 +55,8 @@ class Explanation:
         self,
         store: Store,
         detail: Detail,
+        settings: Settings,
         *,
-        lease_seconds: float,
-        crash_limit: int,
         now: float,
         sight: Sight = WHOLE,
         find: Find = not_known,
@@ -74,13 +66,13 @@ class Explanation:
         self._sight = sight
         self._detail = detail = sight.detail(detail)
         self._task = detail.task
-        self._lease_seconds = lease_seconds
-        self._crash_limit = crash_limit
+        self._settings = settings
         self._now = now
         self._switches: Sequence[SwitchSetting] = ()
 
-    async def tell(self) -> str:
-        telling: dict[Place, Callable[[], Awaitable[str]]] = {
+    async def format(self) -> str:
+        """Return the explanation as sentences."""
+        formats: dict[Place, Callable[[], Awaitable[str]]] = {
             Place.HELD: self._explain_unreleased,
             Place.READY: self._ready,
             Place.LINE: self._in_line,
@@ -90,7 +82,7 @@ class Explanation:
             Place.SETTLED: self._explain_settled,
         }
         self._switches = await switches.active_switches(self._store, self._now)
-        return await telling[self._task.place]()
+        return await formats[self._task.place]()
 
     @property
     def _hold(self) -> str:
@@ -139,7 +131,7 @@ class Explanation:
     async def _ready(self) -> str:
         task = self._task
         here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
-        crashes = describe_crashes(task, self._crash_limit)
+        crashes = describe_crashes(task, self._settings.crash_limit)
         workers = await self._workers()
         obstacle = self._obstacle(workers)
         if self._hold:
@@ -215,20 +207,14 @@ class Explanation:
             )
         line = view.line
         number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
-        told = await Explanation(
-            self._store,
-            active,
-            lease_seconds=self._lease_seconds,
-            crash_limit=self._crash_limit,
-            now=self._now,
-            sight=self._sight,
-            find=self._find,
-        ).tell()
+        before = Explanation(
+            self._store, active, self._settings, now=self._now, sight=self._sight, find=self._find
+        )
         parked = active.task.place is Place.PARKED
         closed = "That task keeps the line closed" if parked else "Of that task"
         return (
             f"It is number {number} in the line of tenant {task.tenant}, behind task "
-            f"{active.task.id}. {closed}: {told}"
+            f"{active.task.id}. {closed}: {await before.format()}"
         )
 
     async def _later(self) -> str:
@@ -239,7 +225,7 @@ class Explanation:
         late = ""
         if wait <= 0 and not self._hold:
             late = await self._mover("moves it within a second", "puts it back in its queue")
-        crashes = describe_crashes(self._task, self._crash_limit)
+        crashes = describe_crashes(self._task, self._settings.crash_limit)
         return f"It {when}{late}: {self._what_comes()}{crashes}{self._after_release()}"
 
     def _what_comes(self) -> str:
@@ -305,7 +291,7 @@ class Explanation:
         return (
             f"Worker {lease.owner} {doing}, since {self._run_time()}; its lease holds for "
             f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
-            f"{describe_crashes(self._task, self._crash_limit)}{self._given_back()}"
+            f"{describe_crashes(self._task, self._settings.crash_limit)}{self._given_back()}"
         )
 
     def _given_back(self) -> str:
@@ -432,9 +418,8 @@ class Explanation:
         return (event for event in reversed(self._detail.events) if isinstance(event, kinds))
 
     async def _workers(self) -> Sequence[WorkerInfo]:
-        return await self._store.views.workers(
-            live_within_seconds=LIVE_LEASES * self._lease_seconds
-        )
+        live_seconds = LIVE_LEASES * self._settings.lease
+        return await self._store.views.workers(live_within_seconds=live_seconds)
 
     async def _mover(self, somebody: str, anybody: str, *, but: str | None = None) -> str:
         """Any live worker makes the store's own moves, whatever it serves."""
