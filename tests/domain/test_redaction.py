@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.domain.redaction import DEPTH_LIMIT, Redactor, redact
+from holdfast.domain.redaction import DEPTH_LIMIT, USUAL, Redactor
 from holdfast.domain.secret_patterns import HIDDEN
 from holdfast.domain.task.task import Failure, FailureKind
 
@@ -31,18 +31,18 @@ PLAIN = [
 def test_the_value_of_a_field_that_is_named_like_a_secret_is_hidden(name: str, value: Any) -> None:
     if name.endswith("tokens") and value == 7:
         value = "7"
-    assert redact({name: value, "to": "ann"}) == {name: HIDDEN, "to": "ann"}
+    assert USUAL.value({name: value, "to": "ann"}) == {name: HIDDEN, "to": "ann"}
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_other_fields_are_shown(name: str) -> None:
-    assert redact({name: "ann"}) == {name: "ann"}
+    assert USUAL.value({name: "ann"}) == {name: "ann"}
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_how_many_tokens_there_are_is_shown_where_nobody_has_declared_it(name: str) -> None:
-    assert redact({name: 512}) == {name: 512}
-    assert redact({name: "512 a"}) == {name: HIDDEN}
+    assert USUAL.value({name: 512}) == {name: 512}
+    assert USUAL.value({name: "512 a"}) == {name: HIDDEN}
     assert Redactor([name]).value({name: 512}) == {name: HIDDEN}
     text = f"usage: {name}=512, more"
     assert Redactor().text(text) == text
@@ -56,7 +56,7 @@ def test_secrets_are_found_in_pairs_arguments_and_named_values() -> None:
         "env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "PORT", "value": "80"}],
         "fields": ["password", "email"],
     }
-    assert redact(value) == {
+    assert USUAL.value(value) == {
         "headers": [["Authorization", HIDDEN], ["X-Api-Key", HIDDEN], ["Accept", "y"]],
         "argv": ["mysql", "--password", HIDDEN, "--user", "ann", f"--token={HIDDEN}"],
         "env": [{"name": "DB_PASSWORD", "value": HIDDEN}, {"name": "PORT", "value": "80"}],
@@ -67,19 +67,19 @@ def test_secrets_are_found_in_pairs_arguments_and_named_values() -> None:
 def test_secrets_are_found_in_lists_and_objects() -> None:
     value = {"hosts": [{"name": "a", "login": {"password": "x"}}, [{"token": "y"}]], "n": 1.5}
     shown = {"hosts": [{"name": "a", "login": {"password": HIDDEN}}, [{"token": HIDDEN}]], "n": 1.5}
-    assert redact(value) == shown
+    assert USUAL.value(value) == shown
 
 
 @pytest.mark.parametrize("value", ["password", 7, 1.5, True, None, [], {}])
 def test_what_has_no_fields_is_shown_as_it_is(value: Any) -> None:
-    assert redact(value) == value
+    assert USUAL.value(value) == value
 
 
 def test_what_lies_too_deep_is_not_shown() -> None:
     value: Any = "at the bottom"
     for _ in range(100_000):
         value = [value]
-    shown = redact(value)
+    shown = USUAL.value(value)
     for _ in range(DEPTH_LIMIT + 1):
         [shown] = shown
     assert shown == HIDDEN
@@ -245,7 +245,7 @@ HARMLESS = [
 def test_what_looks_like_a_secret_is_hidden_in_a_text(text: str, shown: str) -> None:
     assert Redactor().text(text) == shown
     assert Redactor().text(shown) == shown
-    assert redact({"said": [text]}) == {"said": [shown]}
+    assert USUAL.value({"said": [text]}) == {"said": [shown]}
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -254,7 +254,7 @@ def test_other_texts_are_shown_as_they_are(text: str) -> None:
 
 
 def test_a_secret_in_a_name_is_hidden_too() -> None:
-    assert redact({"redis://u:hunter2@h": 1}) == {"redis://u:***@h": 1}
+    assert USUAL.value({"redis://u:hunter2@h": 1}) == {"redis://u:***@h": 1}
 
 
 HOSTILE = [
@@ -346,7 +346,7 @@ def test_patterns_may_be_added() -> None:
 
 
 def test_our_own_records_are_searched_by_patterns_only() -> None:
-    assert redact({"token": 5}) == {"token": HIDDEN}
+    assert USUAL.value({"token": 5}) == {"token": HIDDEN}
     assert Redactor().strings({"token": 5, "said": "token=5"}) == {"token": 5, "said": "token=***"}
 
 

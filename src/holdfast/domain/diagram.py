@@ -81,7 +81,8 @@ def text(picture: AnyPicture, live: AnyLive | None = None) -> str:
     lines = []
     for status, row in picture.machine.table.items():
         note = f"  {_note(status, live)}" if live else ""
-        lines.append(f"{status}{_meaning(picture, status)}{note}")
+        kind = _kind(picture, status)
+        lines.append(f"{status}{f' ({kind})' if kind else ''}{note}")
         lines += [f"  {command:<{wide}} → {after}" for command, after in row.items()]
     return "\n".join(lines) + "\n"
 
@@ -100,11 +101,6 @@ def mermaid(picture: AnyPicture, live: AnyLive | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _meaning(picture: AnyPicture, status: StrEnum) -> str:
-    kind = _kind(picture, status)
-    return f" ({kind})" if kind else ""
-
-
 def _kind(picture: AnyPicture, status: StrEnum) -> str:
     if status in picture.suspended:
         return "suspended"
@@ -113,12 +109,10 @@ def _kind(picture: AnyPicture, status: StrEnum) -> str:
 
 def _note(status: StrEnum, live: AnyLive) -> str:
     dwell = live.dwell_seconds.get(status)
-    stays = "" if dwell is None else f", stays {format_duration(_rough(dwell))}"
+    stays = ""
+    if dwell is not None:
+        stays = f", stays {format_duration(round(dwell, 1 if dwell < 10 else None))}"
     return f"{live.counts.get(status, 0)} now{stays}"
-
-
-def _rough(seconds: float) -> float:
-    return round(seconds, 1) if seconds < 10 else round(seconds)
 
 
 def _count_label(edge: Arrow[Any, Any], live: AnyLive | None) -> str:

@@ -70,13 +70,12 @@ def clean(text: str, limit_chars: int | None = None) -> str:
 
 def _message(error: BaseException, limit_chars: int) -> str:
     if issubclass(type(error), BaseExceptionGroup):
-        leaves = (_summary(leaf, limit_chars) for leaf in leaves_of(error))
+        leaves = (
+            f"{qualified_name(type(leaf))}: {clean(_own_text(leaf), limit_chars)}"
+            for leaf in leaves_of(error)
+        )
         return "; ".join((_own_text(error), *leaves))
     return _own_text(error)
-
-
-def _summary(error: BaseException, limit_chars: int) -> str:
-    return f"{qualified_name(type(error))}: {clean(_own_text(error), limit_chars)}"
 
 
 def _own_text(error: BaseException) -> str:

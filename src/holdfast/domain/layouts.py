@@ -90,7 +90,6 @@ TASKS = Picture(
 )
 
 
-# Lines to the same status run together at its end.
 PLAN_CENTRES: Mapping[PlanStatus, Point] = {
     P.CREATED: (95, 330),
     P.READY: (330, 330),
@@ -106,6 +105,12 @@ PLAN_CENTRES: Mapping[PlanStatus, Point] = {
     P.ROLLBACK_FAILED: (1320, 490),
 }
 
+# The lines of several commands run together where they enter or leave a status.
+TO_ROLLING_BACK = ((1182, 318), (1245, 318))
+TO_CANCELLED = ((1162, 632), (715, 632))
+TO_RUNNING = ((715, 342), (675, 342))
+FROM_RUNNING = ((675, 318), (755, 318))
+
 PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
     (P.CREATED, P.READY): ((212, 330), [(170, 330), (255, 330)]),
     (P.CREATED, P.CANCELLED): ((95, 555), [(95, 355), (95, 632), (565, 632)]),
@@ -113,38 +118,26 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
     (P.READY, P.PAUSED): ((380, 405), [(380, 355), (380, 455)]),
     (P.READY, P.CANCELLED): ((280, 555), [(280, 355), (280, 620), (565, 620)]),
     (P.RUNNING, P.PAUSED): ((560, 405), [(560, 355), (560, 468), (505, 468)]),
-    (P.RUNNING, P.HALTED): ((822, 428), [(675, 318), (755, 318), (755, 428), (885, 428)]),
-    (P.RUNNING, P.COMPLETED): ((822, 100), [(675, 318), (755, 318), (755, 100), (885, 100)]),
-    (P.RUNNING, P.PARTIAL_FAILED): ((822, 198), [(675, 318), (755, 318), (755, 198), (885, 198)]),
+    (P.RUNNING, P.HALTED): ((822, 428), [*FROM_RUNNING, (755, 428), (885, 428)]),
+    (P.RUNNING, P.COMPLETED): ((822, 100), [*FROM_RUNNING, (755, 100), (885, 100)]),
+    (P.RUNNING, P.PARTIAL_FAILED): ((822, 198), [*FROM_RUNNING, (755, 198), (885, 198)]),
     (P.RUNNING, P.FAILED): ((822, 318), [(675, 318), (885, 318)]),
     (P.RUNNING, P.CANCELLED): ((650, 440), [(650, 355), (650, 595)]),
     (P.PAUSED, P.RUNNING): ((470, 405), [(470, 455), (470, 345), (525, 345)]),
-    (P.PAUSED, P.ROLLING_BACK): ((822, 492), [(505, 492), (1182, 492), (1182, 318), (1245, 318)]),
+    (P.PAUSED, P.ROLLING_BACK): ((822, 492), [(505, 492), (1182, 492), *TO_ROLLING_BACK]),
     (P.PAUSED, P.CANCELLED): ((430, 555), [(430, 505), (430, 608), (565, 608)]),
-    (P.HALTED, P.RUNNING): ((822, 452), [(885, 452), (715, 452), (715, 342), (675, 342)]),
-    (P.HALTED, P.ROLLING_BACK): (
-        (1097, 428),
-        [(1035, 428), (1182, 428), (1182, 318), (1245, 318)],
-    ),
-    (P.HALTED, P.CANCELLED): ((1097, 452), [(1035, 452), (1162, 452), (1162, 632), (715, 632)]),
-    (P.COMPLETED, P.ROLLING_BACK): (
-        (1097, 100),
-        [(1035, 100), (1182, 100), (1182, 318), (1245, 318)],
-    ),
+    (P.HALTED, P.RUNNING): ((822, 452), [(885, 452), (715, 452), *TO_RUNNING]),
+    (P.HALTED, P.ROLLING_BACK): ((1097, 428), [(1035, 428), (1182, 428), *TO_ROLLING_BACK]),
+    (P.HALTED, P.CANCELLED): ((1097, 452), [(1035, 452), (1162, 452), *TO_CANCELLED]),
+    (P.COMPLETED, P.ROLLING_BACK): ((1097, 100), [(1035, 100), (1182, 100), *TO_ROLLING_BACK]),
     (P.RUNNING, P.ROLLING_BACK): (
         (760, 12),
         [(560, 305), (560, 12), (1470, 12), (1470, 320), (1395, 320)],
     ),
     (P.PARTIAL_FAILED, P.COMPLETED): ((960, 155), [(960, 185), (960, 125)]),
-    (P.PARTIAL_FAILED, P.RUNNING): ((822, 222), [(885, 222), (715, 222), (715, 342), (675, 342)]),
-    (P.PARTIAL_FAILED, P.ROLLING_BACK): (
-        (1097, 198),
-        [(1035, 198), (1182, 198), (1182, 318), (1245, 318)],
-    ),
-    (P.PARTIAL_FAILED, P.CANCELLED): (
-        (1097, 222),
-        [(1035, 222), (1162, 222), (1162, 632), (715, 632)],
-    ),
+    (P.PARTIAL_FAILED, P.RUNNING): ((822, 222), [(885, 222), (715, 222), *TO_RUNNING]),
+    (P.PARTIAL_FAILED, P.ROLLING_BACK): ((1097, 198), [(1035, 198), (1182, 198), *TO_ROLLING_BACK]),
+    (P.PARTIAL_FAILED, P.CANCELLED): ((1097, 222), [(1035, 222), (1162, 222), *TO_CANCELLED]),
     (P.FAILED, P.COMPLETED): (
         (1045, 258),
         [(1000, 305), (1000, 285), (1045, 285), (1045, 145), (1000, 145), (1000, 125)],
@@ -152,11 +145,8 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
     (P.FAILED, P.PARTIAL_FAILED): ((960, 270), [(960, 305), (960, 235)]),
     (P.FAILED, P.RUNNING): ((822, 342), [(885, 342), (675, 342)]),
     (P.FAILED, P.ROLLING_BACK): ((1097, 318), [(1035, 318), (1245, 318)]),
-    (P.FAILED, P.CANCELLED): ((1097, 342), [(1035, 342), (1162, 342), (1162, 632), (715, 632)]),
-    (P.CANCELLED, P.ROLLING_BACK): (
-        (822, 608),
-        [(715, 608), (1182, 608), (1182, 318), (1245, 318)],
-    ),
+    (P.FAILED, P.CANCELLED): ((1097, 342), [(1035, 342), (1162, 342), *TO_CANCELLED]),
+    (P.CANCELLED, P.ROLLING_BACK): ((822, 608), [(715, 608), (1182, 608), *TO_ROLLING_BACK]),
     (P.ROLLING_BACK, P.ROLLED_BACK): ((1285, 262), [(1285, 295), (1285, 185)]),
     (P.ROLLING_BACK, P.ROLLBACK_FAILED): ((1345, 385), [(1345, 345), (1345, 465)]),
     (P.ROLLED_BACK, P.ROLLING_BACK): ((1370, 212), [(1370, 185), (1370, 295)]),

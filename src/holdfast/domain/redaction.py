@@ -170,11 +170,6 @@ def _letter(mark: str) -> str:
 USUAL = Redactor()
 
 
-def redact(value: Any) -> Any:
-    """Redact by the usual names and patterns."""
-    return USUAL.value(value)
-
-
 def is_secret(name: str) -> bool:
     """Return whether one of the usual names of secrets fits."""
     return _is_secret(name) if len(name) <= 64 else _looks_secret(name)

@@ -43,7 +43,7 @@ from holdfast.notify.addresses import Allowed
 from holdfast.notify.chat import ChatBot, ChatReply
 from holdfast.notify.notifier import Notifier, notifying
 from holdfast.ports import Clock, Kept, Store
-from holdfast.ports.backup import Copy
+from holdfast.ports.store import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
 from holdfast.runtime.waiters import Waiters

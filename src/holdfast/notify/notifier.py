@@ -23,7 +23,6 @@ from holdfast.domain.task.envelope import ENVELOPE_STATUS
 from holdfast.domain.task.events import Event, TaskCompleted
 from holdfast.domain.task.task import Failure
 from holdfast.domain.task.transition import Outcome, Submission, Transition
-from holdfast.insight.views.plans import plan_event_view
 from holdfast.insight.views.tasks import event_view, failure_view, text_or_none
 from holdfast.ports import Store
 from holdfast.ports.wrapped import WrappedStore
@@ -144,7 +143,7 @@ class Notifier:
         return {"result": None if result is None else hide.body(result)}
 
     def _plan_data(self, change: PlanChange, to_send: Notification) -> dict[str, Any]:
-        plan, facts = change.after, plan_event_view(cast(PlanEvent, to_send.event), self._hide)
+        plan, facts = change.after, event_view(cast(PlanEvent, to_send.event), self._hide)
         return {
             "planId": plan.id,
             "status": plan.status,

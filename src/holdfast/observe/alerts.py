@@ -102,16 +102,13 @@ def shared_names(queues: Iterable[str], groups: Iterable[str] = ()) -> list[Name
 def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) -> Alerts:
     """The alerts that stand now; one that stood before keeps its ``since``. What has not been
     examined yet is as it was."""
-    unknown = {LONE_LOCK: before[LONE_LOCK]} if _is_unexamined(facts, before) else {}
+    is_unexamined = facts.findings is None and LONE_LOCK in before
+    unknown = {LONE_LOCK: before[LONE_LOCK]} if is_unexamined else {}
     return {
         one.name: _alert(one, before.get(one.name), now)
         for one in _measures(facts, limits, now)
         if _stands(one, was_raised=one.name in before)
     } | unknown
-
-
-def _is_unexamined(facts: Snapshot, before: Alerts) -> bool:
-    return facts.findings is None and LONE_LOCK in before
 
 
 def away(error: str, before: Alerts, *, now: float) -> Alerts:

@@ -63,14 +63,13 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         first, _, rest = super().format(record).partition("\n")
-        return f"{first}\n{_indent(self._redactor.text(rest))}" if rest else first
+        if not rest:
+            return first
+        traceback = plain(self._redactor.text(rest))
+        return f"{first}\n{textwrap.indent(traceback, '    ', lambda _: True)}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         said = super().formatMessage(record)
         if fields := scope.fields():
             said += f" [{' '.join(f'{name}={value}' for name, value in fields.items())}]"
         return plain_line(self._redactor.text(said))
-
-
-def _indent(text: str) -> str:
-    return textwrap.indent(plain(text), "    ", lambda _: True)

@@ -18,7 +18,6 @@ from prometheus_client.metrics_core import Metric
 
 from holdfast.observe import text
 from holdfast.observe.families import FAMILIES
-from holdfast.observe.lag import Lag
 from holdfast.observe.snapshot import Snapshot
 from holdfast.version import __version__
 
@@ -30,6 +29,7 @@ SPANS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 LIMIT = 2_000  # of method, route and status: a caller must not be able to fill the memory
 OTHER = "other"
+LAG_SECONDS = 30.0
 
 
 class _Spread:
@@ -70,6 +70,29 @@ class RequestCounts:
         spreads = ((key, each.counts, each.total_seconds) for key, each in self._spreads.items())
         yield from text.family("holdfast_http_requests_total", answered)
         yield from text.histogram("holdfast_http_request_duration_seconds", SPANS, spreads)
+
+
+class Lag:
+    """The worst of the last 30 to 60 seconds: a reader that has gone does not stay the worst."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady
+        self._began = steady()
+        self._present = self._past = 0.0
+
+    def note(self, seconds: float) -> None:
+        self._move_on()
+        self._present = max(self._present, seconds)
+
+    def worst(self) -> float:
+        self._move_on()
+        return max(self._present, self._past)
+
+    def _move_on(self) -> None:
+        passed = self._steady() - self._began
+        if passed >= LAG_SECONDS:
+            self._past = self._present if passed < 2 * LAG_SECONDS else 0.0
+            self._present, self._began = 0.0, self._steady()
 
 
 class Metrics:

@@ -36,7 +36,8 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     yield from _statuses(stats)
     yield from _queues(snapshot)
     yield from sample("holdfast_suspended", snapshot.suspended)
-    yield from sample("holdfast_leases", _leases(stats))
+    leases = sum(places.get(Place.LEASED, 0) for places in stats.by_queue.values())
+    yield from sample("holdfast_leases", leases)
     yield from sample("holdfast_checkpoints", stats.checkpoints)
     yield from sample("holdfast_tenant_locks", stats.locks)
     yield from family("holdfast_workers", _workers(snapshot))
@@ -163,10 +164,6 @@ def _queues(snapshot: Snapshot) -> Iterator[str]:
         states = {queue: queue in paused for queue in queues}
         yield from family(f"holdfast_{switch.value}_paused", labelled_samples(states))
     yield from family("holdfast_tenants_held", [((), len(snapshot.switched_names(Switch.HOLD)))])
-
-
-def _leases(stats: Stats) -> int:
-    return sum(places.get(Place.LEASED, 0) for places in stats.by_queue.values())
 
 
 def _workers(snapshot: Snapshot) -> Iterator[Sample]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from holdfast.ports.admin import AdminStore
-from holdfast.ports.backup import FileStore
 from holdfast.ports.plans import PlanStore
 from holdfast.ports.tasks import TaskStore
 from holdfast.ports.triggers import TriggerStore
@@ -17,6 +19,18 @@ class Topic(StrEnum):
     READY = "ready"  # something may be there to claim, or be due sooner than was known
     RESTED = "rested"  # a task has settled or been parked
     DUE = "due"  # a trigger or a plan may have to be looked at sooner than was known
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished backup."""
+
+    path: str
+    size_bytes: int
+
+
+class FileStore(Protocol):
+    async def backup(self, target: str | os.PathLike[str]) -> Copy:
+        """Copy the store as it is now into a new file, while everything goes on."""
 
 
 class Store(Protocol):

@@ -33,6 +33,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.task import Task
 from holdfast.engine.plans.handle import PlanInfo
 from holdfast.insight.views import plans as views
+from holdfast.insight.views.tasks import event_view
 from holdfast.insight.views.tasks import failure_view
 
 EVENTS_SHOWN = 60
@@ -88,7 +89,7 @@ class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
             "failedTotal": self.failed_total,
         }
         if self.events is not None:
-            fields["events"] = [views.plan_event_view(event, hide) for event in self.events]
+            fields["events"] = [event_view(event, hide) for event in self.events]
         return fields
 
 

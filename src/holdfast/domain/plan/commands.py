@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -171,11 +171,7 @@ def count_moves(plan: Plan, members: Members, moves: Moves) -> tuple[Counts, ...
         for state, by in ((members.get(index, WAITING).state, -1), (member.state, 1)):
             if state is not MemberState.WAITING:
                 of[state] = of.get(state, 0) + by
-    return tuple(_without_zeros(of.items()) for of in counts)
-
-
-def _without_zeros(counts: Iterable[tuple[MemberState, int]]) -> Counts:
-    return {state: count for state, count in counts if count}
+    return tuple({state: count for state, count in of.items() if count} for of in counts)
 
 
 def _by_person(

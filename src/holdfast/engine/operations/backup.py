@@ -9,7 +9,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.errors import BackupRefused, StoreFull
 from holdfast.domain.task.task import By
 from holdfast.ports import Store
-from holdfast.ports.backup import Copy
+from holdfast.ports.store import Copy
 from holdfast.stores.memory import MemoryStore
 
 IN_MEMORY = "a store in memory is kept nowhere and has no backup: use sqlite:/// or Redis"

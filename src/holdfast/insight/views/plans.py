@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import (
     MACHINE,
     FailureRate,
@@ -161,12 +160,6 @@ def plan_detail_view(plan: Plan, info: PlanInfo, ahead: Forecast, hide: Redactor
         "checkpointsJudged": ahead.judged,
         "checkpointsToJudge": ahead.total,
     }
-
-
-def plan_event_view(event: PlanEvent, hide: Redactor) -> dict[str, Any]:
-    """Return an event of a plan with the fields that its own type has."""
-    fields: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
-    return fields | {"at": at(event.at)}
 
 
 def asked_plan_view(plan: Plan) -> PlanAsked:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import Field
 
+from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.redaction import USUAL, Redactor
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.envelope import iso
@@ -297,8 +298,8 @@ def progress_view(progress: Progress | None, hide: Redactor) -> ProgressView | N
     }
 
 
-def event_view(event: ev.Event, hide: Redactor) -> dict[str, Any]:
-    """Return an event with the fields that its own type has."""
+def event_view(event: ev.Event | PlanEvent, hide: Redactor) -> dict[str, Any]:
+    """Return an event of a task or a plan with the fields that its own type has."""
     fields: dict[str, Any] = hide.strings(msgspec.to_builtins(event))
     return fields | {"at": at(event.at)}
 

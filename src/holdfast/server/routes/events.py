@@ -17,7 +17,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.task import Progress
 from holdfast.engine.plans.handle import info
 from holdfast.engine.visibility import Sight
-from holdfast.insight.views.plans import plan_event_view, plan_view
+from holdfast.insight.views.plans import plan_view
 from holdfast.insight.views.tasks import event_view, progress_view
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
@@ -132,7 +132,7 @@ async def _plan_stream(
                 if place > at:
                     at = place
                     name = name_of(event)
-                    yield sse.event(name, plan_event_view(sight.event(event), hide), at)
+                    yield sse.event(name, event_view(sight.event(event), hide), at)
             progress = plan_view(info(plan, now=service.app.clock.now()), hide)
             yield sse.event("progress", msgspec.to_builtins(progress))
             if plan.settled and plan.version <= at.version:

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from holdfast.ports import Clock, Topic
-from holdfast.ports.backup import Copy, FileStore
+from holdfast.ports.store import Copy, FileStore
 from holdfast.stores.signals import Signals
 from holdfast.stores.single_partition import SinglePartition
 from holdfast.stores.sqlite.admin.store import SqliteAdmin

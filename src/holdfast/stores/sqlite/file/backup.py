@@ -17,7 +17,7 @@ from pathlib import Path
 import apsw
 
 from holdfast.domain.errors import BackupRefused, StoreUnusable
-from holdfast.ports.backup import Copy
+from holdfast.ports.store import Copy
 from holdfast.stores.sqlite.file import faults
 from holdfast.stores.sqlite.file.readers import snapshot
 from holdfast.stores.sqlite.file.schema import open_reader, open_writer
