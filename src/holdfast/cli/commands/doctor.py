@@ -12,10 +12,10 @@ from holdfast.cli.output.printer import item, print_fields, print_json, say
 from holdfast.cli.output.progress import is_watched, progress
 from holdfast.cli.session import Session, run
 from holdfast.domain.audit import Audit
-from holdfast.domain.phrases import count, some, span
+from holdfast.domain.phrases import count, format_names, span
 from holdfast.insight.health import Health, examine
 from holdfast.insight.views.health import doctor_view
-from holdfast.insight.why.task import seen
+from holdfast.insight.why.task import format_worker
 
 NOT_DURABLE = "NO: a crash may lose tasks"
 
@@ -70,7 +70,7 @@ def _print(health: Health, now: float) -> None:
     live = [worker for worker in health.workers if worker.live]
     slots = sum(worker.beat.slots for worker in live)
     running = sum(worker.beat.running for worker in live)
-    names = some([seen(worker) for worker in live or health.workers])
+    names = format_names([format_worker(worker) for worker in live or health.workers])
     print_fields(
         {
             "store": health.store,
@@ -88,7 +88,7 @@ def _print(health: Health, now: float) -> None:
     for check in health.checks:
         marked = "" if check.good else "NOT GOOD: "
         style = None if check.good else "yellow"
-        item("setting", f"{check.name}: {marked}{check.says}", style=style)
+        item("setting", f"{check.name}: {marked}{check.message}", style=style)
     for finding in health.findings:
         mended = " (mended)" if finding.mended else ""
         where = f"task {finding.task_id}: " if finding.task_id else ""

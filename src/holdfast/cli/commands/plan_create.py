@@ -177,7 +177,7 @@ def _print_preview(preview: Preview, conflict: TenantConflict) -> None:
         {
             "WAVE": str(wave.number),
             "SIZE": str(len(wave.tenants)),
-            "TENANTS": some([str(tenant) for tenant in wave.tenants], TENANTS_SHOWN),
+            "TENANTS": format_names([str(tenant) for tenant in wave.tenants], TENANTS_SHOWN),
         }
         for wave in preview.waves
     ]

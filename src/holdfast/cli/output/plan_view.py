@@ -33,8 +33,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.task import Task
 from holdfast.engine.plans.handle import PlanInfo
 from holdfast.insight.views import plans as views
-from holdfast.insight.views.tasks import event_view
-from holdfast.insight.views.tasks import failure_view
+from holdfast.insight.views.tasks import event_view, failure_view
 
 EVENTS_SHOWN = 60
 FAILED_SHOWN = 10

@@ -227,7 +227,9 @@ def _request(
 ) -> Transition:
     """Leave a request on a held record; its status stays the holder's."""
     apply_command(task, command, now=ask.now)
-    return stay(task, apply_command(task, Command.CHECKPOINT, now=ask.now, **flags), command, ask, event)
+    return stay(
+        task, apply_command(task, Command.CHECKPOINT, now=ask.now, **flags), command, ask, event
+    )
 
 
 def stay(

@@ -95,7 +95,9 @@ async def _examine(part: Partition, pace: Pace) -> bool:
     findings = await doctor.examine(part, fix=True, limit=doctor.AT_ONCE, pace=pace)
     for finding in findings:
         ending = " (mended)" if finding.mended else ""
-        log.warning("%s %s %s%s", finding.invariant, finding.task_id or "-", finding.message, ending)
+        log.warning(
+            "%s %s %s%s", finding.invariant, finding.task_id or "-", finding.message, ending
+        )
     await part.client.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", f"{began:.6f}")])
     return not all(finding.mended for finding in findings)
 

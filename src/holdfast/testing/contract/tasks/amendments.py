@@ -115,9 +115,9 @@ class PuttingCheckpoints(Contract):
 
     async def test_a_task_does_not_continue_without_its_checkpoint(self) -> None:
         task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
-        read = await checkpoint_of(self.driver, task)
+        read = await self.driver.checkpoint(task)
         after = await self.driver.commit(amendment.remove_checkpoint(task, ask(self.driver), read))
-        refused = await self.driver.apply(self.driver.asked(Command.RETRY, after))
+        refused = await self.driver.apply_request(Command.RETRY, after)
         assert refused == NoCheckpoint(after)
         assert await self.driver.load(task.id) == after
         fresh = await self.driver.ask(Command.RETRY, after, from_checkpoint=False)
