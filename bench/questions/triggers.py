@@ -35,6 +35,8 @@ from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.worker.options import Rules, WorkerOptions
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 from verify.interception import InterceptedStore, Verb
@@ -236,23 +238,21 @@ async def fired(place: Place, number: int) -> Result:
 
 def _scheduler(app: Holdfast, store: Store, clock: Clock) -> Scheduler:
     """As a worker has it, alone."""
-    common: dict[str, Any] = {
-        "store": store,
-        "registry": app.registry,
-        "clock": clock,
-        "chance": random.Random(),
-        "outages": StoreOutages(clock),
-        "queue_limit": app.settings.queue_limit,
-    }
-    declared = DeclaredTriggers(
-        announce=partial(asyncio.sleep, 0), live_within_seconds=2 * app.settings.lease, **common
+    settings = app.settings
+    env = WorkerEnvironment(
+        worker=OWNER,
+        store=store,
+        registry=app.registry,
+        clock=clock,
+        chance=random.Random(),
+        outages=StoreOutages(clock),
+        options=WorkerOptions(
+            lease_seconds=settings.lease,
+            queue_limit=settings.queue_limit,
+            rules=Rules(unknown_type_seconds=settings.unknown_type_after),
+        ),
     )
-    return Scheduler(
-        declared=declared,
-        owner=OWNER,
-        unknown_type_seconds=app.settings.unknown_type_after,
-        **common,
-    )
+    return Scheduler(env, DeclaredTriggers(env, partial(asyncio.sleep, 0)))
 
 
 # -- with nothing to fire

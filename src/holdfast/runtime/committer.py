@@ -7,16 +7,14 @@ write, again and again through an outage.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreError
 from holdfast.domain.task.transition import Outcome, Transition
-from holdfast.ports import Clock, Store
 from holdfast.runtime.deadlines import back_off
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -88,12 +86,10 @@ class Gather(Generic[T, R]):
 class Committer:
     """The write door of a worker's runs."""
 
-    def __init__(
-        self, *, store: Store, clock: Clock, chance: random.Random, outages: StoreOutages
-    ) -> None:
-        self._store, self._clock, self._chance = store, clock, chance
-        self._outages = outages
-        self._write = Gather[Transition, Outcome](store.tasks.apply)
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._store, self._clock, self._chance = env.store, env.clock, env.chance
+        self._outages = env.outages
+        self._write = Gather[Transition, Outcome](env.store.tasks.apply)
 
     async def write(self, transition: Transition) -> Outcome:
         """Write through an outage, which fails no stage: the same write again, until the lease's

@@ -4,6 +4,8 @@ from typing import Any
 
 from holdfast import Holdfast, TriggerStatus
 from holdfast.runtime.services.pruner import Pruner
+from holdfast.runtime.worker.options import Rules, WorkerOptions
+from tests.support.runtime.environment import environment
 from tests.support.runtime.schedules import START, Process, Say, World
 
 
@@ -65,13 +67,9 @@ async def test_a_trigger_is_kept_for_seven_days_after_its_end(
     world.process(app)
     await world.clock.elapse("61s")
     world.close()
-    pruner = Pruner(
-        store=world.memory,
-        clock=world.clock,
-        checkpoint_seconds=1,
-        audit_seconds=1,
-        reconcile_seconds=0,
-    )
+    rules = Rules(checkpoint_ttl_seconds=1)
+    options = WorkerOptions(audit_seconds=1, reconcile_seconds=0, rules=rules)
+    pruner = Pruner(environment(world.memory, world.clock, options=options))
     for by, left in (("167h", ["next-year", "once"]), ("2h", ["next-year"])):
         world.clock.advance(by)
         await pruner.tick()

@@ -8,6 +8,8 @@ from holdfast.domain.trigger.firing import NO_ROOM_SECONDS
 from holdfast.ports import Filter
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.runtime.services.pruner import Pruner
+from holdfast.runtime.worker.options import Rules, WorkerOptions
+from tests.support.runtime.environment import environment
 from tests.support.runtime.schedules import START, Say, World, every_minute
 
 S = TriggerStatus
@@ -279,13 +281,9 @@ async def test_ended_triggers_are_pruned_after_their_time(
     world.process(app)
     await world.clock.elapse("61s")
     world.close()
-    pruner = Pruner(
-        store=world.memory,
-        clock=world.clock,
-        checkpoint_seconds=1,
-        audit_seconds=1,
-        reconcile_seconds=0,
-    )
+    rules = Rules(checkpoint_ttl_seconds=1)
+    options = WorkerOptions(audit_seconds=1, reconcile_seconds=0, rules=rules)
+    pruner = Pruner(environment(world.memory, world.clock, options=options))
     for by, left in (("23h", ["next-year", "once"]), ("2h", ["next-year"]), ("99d", ["next-year"])):
         world.clock.advance(by)
         await pruner.tick()

@@ -12,6 +12,7 @@ from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.runtime.services.pruner import Pruner
+from holdfast.runtime.worker.options import WorkerOptions
 from holdfast.stores.redis.client.topology import Topology
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import Partition
@@ -19,6 +20,7 @@ from holdfast.stores.redis.repair import doctor
 from holdfast.stores.redis.repair.token_lock import TokenLock
 from holdfast.stores.redis.views import walks
 from tests.support.redis.redis_stores import Bench, benched
+from tests.support.runtime.environment import environment
 from verify.servers import RedisServer
 
 
@@ -29,13 +31,8 @@ async def bench(redis_server: RedisServer, redis_namespace: str) -> AsyncIterato
 
 
 def pruner(bench: Bench, *, reconcile_seconds: float) -> Pruner:
-    return Pruner(
-        store=bench.store,
-        clock=bench.clock,
-        checkpoint_seconds=7 * 86_400,
-        audit_seconds=86_400,
-        reconcile_seconds=reconcile_seconds,
-    )
+    options = WorkerOptions(audit_seconds=86_400, reconcile_seconds=reconcile_seconds)
+    return Pruner(environment(bench.store, bench.clock, options=options))
 
 
 async def test_a_task_that_fell_out_of_its_queue_is_put_back(

@@ -15,6 +15,7 @@ from holdfast.stores.memory.admin import MemoryAdmin
 from holdfast.stores.memory.state import MemoryState
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
+from tests.support.runtime.environment import environment
 from tests.support.runtime.helpers import FlakyStore
 
 
@@ -42,7 +43,7 @@ class Bench:
         self.clock = ManualClock()
         self.store = Outboxes(self.clock)
         store = WrappedStore(MemoryStore(self.clock), admin=self.store)
-        self.sealer = Sealer(store=store, clock=self.clock)
+        self.sealer = Sealer(environment(store, self.clock))
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:

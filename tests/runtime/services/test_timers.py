@@ -7,10 +7,10 @@ import pytest
 from holdfast import Context, Holdfast, Retry, RetryAfter, Status
 from holdfast.ports import Due
 from holdfast.runtime.services.timers import BATCH, TICK_SECONDS, Timers
-from holdfast.runtime.store_outages import StoreOutages
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import Engine, ManualClock
 from holdfast.testing.plugin import MakeEngine
+from tests.support.runtime.environment import environment
 from tests.support.runtime.helpers import FlakyStore, Gate, task_of
 
 
@@ -33,12 +33,7 @@ class Bench:
         self.engine: Engine = make(app, store=self.store, clock=self.clock)
 
     def timers(self) -> Timers:
-        return Timers(
-            store=self.store,
-            clock=self.clock,
-            outages=StoreOutages(self.clock),
-            lease_seconds=30,
-        )
+        return Timers(environment(self.store, self.clock))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from holdfast import Context, Holdfast, Retry
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import BUCKETS, Timings
 from holdfast.ports.wrapped import WrappedStore
-from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker import meter as module
 from holdfast.runtime.worker.meter import DONE, FAILED, FLUSH_SECONDS, UNDO_FAILED, UNDONE, Meter
 from holdfast.stores.memory import MemoryStore
@@ -18,6 +17,7 @@ from holdfast.stores.memory.admin import MemoryAdmin
 from holdfast.stores.memory.state import MemoryState
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
+from tests.support.runtime.environment import environment
 from tests.support.runtime.helpers import within_bounds
 
 
@@ -64,7 +64,7 @@ def ledger(clock: ManualClock) -> Ledger:
 @pytest.fixture
 def meter(ledger: Ledger, clock: ManualClock) -> Meter:
     store = WrappedStore(MemoryStore(clock), admin=ledger)
-    return Meter(store=store, clock=clock, outages=StoreOutages(clock))
+    return Meter(environment(store, clock))
 
 
 async def test_a_call_is_counted_in_the_span_that_ends_at_or_above_its_time(

@@ -13,10 +13,11 @@ from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Filter
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.options import WorkerOptions
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.clock import START_NOW
+from tests.support.runtime.environment import environment
 from verify.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
@@ -77,19 +78,16 @@ class Process(InterceptedStore):
             service.cancel()
 
     def start(self) -> None:
-        clock, outages = self.world.clock, StoreOutages(self.world.clock)
-        common: dict[str, Any] = {
-            "store": self,
-            "registry": self.app.registry,
-            "clock": clock,
-            "chance": self.world.chance,
-            "outages": outages,
-            "queue_limit": self.queue_limit,
-        }
-        self.declared = DeclaredTriggers(announce=self.beat, live_within_seconds=60, **common)
-        self.scheduler = Scheduler(
-            declared=self.declared, owner=self.name, unknown_type_seconds=600, **common
+        env = environment(
+            self,
+            self.world.clock,
+            registry=self.app.registry,
+            chance=self.world.chance,
+            options=WorkerOptions(queue_limit=self.queue_limit),
+            worker=self.name,
         )
+        self.declared = DeclaredTriggers(env, self.beat)
+        self.scheduler = Scheduler(env, self.declared)
         runs = (self.scheduler.run, self.declared.run) if self.schedules else ()
         self.services = [asyncio.create_task(run()) for run in runs]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Mapping
 
 from holdfast.clock import new_id
@@ -27,14 +26,14 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task.state import Command
-from holdfast.ports import Clock, Store, Topic
+from holdfast.ports import Topic
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.plans.admission import Admission, BusyTenants
 from holdfast.runtime.plans.lease import DriverLease
 from holdfast.runtime.plans.poll import TaskPoll
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import TaskGateway
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.plans")
 
@@ -50,24 +49,14 @@ REFUSED = {
 
 
 class PlanDriver:
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        store: Store,
-        clock: Clock,
-        chance: random.Random,
-        outages: StoreOutages,
-        owner: str,
-        lease_seconds: float,
-    ) -> None:
+    def __init__(self, plan: Plan, env: WorkerEnvironment) -> None:
         self._plan_id = plan.id
-        self._store, self._clock, self._chance = store, clock, chance
-        self._outages = outages
-        self._lease = DriverLease(plan, store=store, clock=clock, seconds=lease_seconds)
-        self._gateway = TaskGateway(store, clock, owner)
-        self._busy = BusyTenants(clock)
-        self._poll = TaskPoll(clock, self._busy)
+        self._store, self._clock, self._chance = env.store, env.clock, env.chance
+        self._outages = env.outages
+        self._lease = DriverLease(plan, env)
+        self._gateway = TaskGateway(env.store, env.clock, env.worker)
+        self._busy = BusyTenants(env.clock)
+        self._poll = TaskPoll(env.clock, self._busy)
         self._admission = Admission(self._gateway, self._busy)
         self._snapshot: PlanSnapshot | None = None
         self._refused: dict[int, Member] = {}  # what a refused command has made of its task

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from holdfast.domain.plan.plan import Plan
-from holdfast.ports import Clock, Store
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 MARGIN = 0.5  # of a lease: a driver that has not renewed it for so long sends nothing more
 
 
 class DriverLease:
-    def __init__(self, plan: Plan, *, store: Store, clock: Clock, seconds: float) -> None:
+    def __init__(self, plan: Plan, env: WorkerEnvironment) -> None:
         self._plan_id, self._id = plan.id, plan.lease.id if plan.lease else ""
-        self._store, self._clock = store, clock
-        self.seconds = seconds
-        self._renewed_at = clock.steady()
+        self._store, self._clock = env.store, env.clock
+        self.seconds = env.options.lease_seconds
+        self._renewed_at = env.clock.steady()
 
     def is_on(self, plan: Plan) -> bool:
         """Return whether the plan, as it was read, is still held under this lease."""

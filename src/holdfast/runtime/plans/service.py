@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 
 from holdfast.domain.errors import StoreError
 from holdfast.domain.plan.plan import Plan
-from holdfast.ports import Clock, Store, Topic
+from holdfast.ports import Topic
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.plans.driver import PlanDriver
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.plans")
 
@@ -26,19 +25,9 @@ TRY_AGAIN_SECONDS = 1.0
 
 
 class PlanService:
-    def __init__(
-        self,
-        *,
-        store: Store,
-        clock: Clock,
-        chance: random.Random,
-        outages: StoreOutages,
-        owner: str,
-        lease_seconds: float,
-    ) -> None:
-        self._store, self._clock, self._chance = store, clock, chance
-        self._outages = outages
-        self._owner, self._lease_seconds = owner, lease_seconds
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._env = env
+        self._store, self._clock, self._outages = env.store, env.clock, env.outages
         self._driven: dict[asyncio.Task[None], PlanDriver] = {}
 
     async def run(self) -> None:
@@ -58,7 +47,7 @@ class PlanService:
         if room <= 0:
             return TRY_AGAIN_SECONDS
         due = await self._store.plans.claim(
-            self._owner, limit=room, lease_seconds=self._lease_seconds
+            self._env.worker, limit=room, lease_seconds=self._env.options.lease_seconds
         )
         for plan in due.plans:
             self._begin(plan)
@@ -67,15 +56,7 @@ class PlanService:
         return min(POLL_SECONDS, max(LEAST_SECONDS, due.next_seconds))
 
     def _begin(self, plan: Plan) -> None:
-        driver = PlanDriver(
-            plan,
-            store=self._store,
-            clock=self._clock,
-            chance=self._chance,
-            outages=self._outages,
-            owner=self._owner,
-            lease_seconds=self._lease_seconds,
-        )
+        driver = PlanDriver(plan, self._env)
         run = asyncio.create_task(driver.run())
         self._driven[run] = driver
         run.add_done_callback(self._forget)

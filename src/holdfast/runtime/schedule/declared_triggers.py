@@ -18,7 +18,6 @@ triggers count.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
@@ -33,11 +32,11 @@ from holdfast.domain.trigger.trigger import (
     TriggerChange,
     TriggerStatus,
 )
-from holdfast.ports import Clock, Store, WorkerInfo
-from holdfast.registry import Registry, TaskType, TriggerDef
+from holdfast.ports import WorkerInfo
+from holdfast.registry import TaskType, TriggerDef
 from holdfast.runtime.compare_and_swap import compare_and_swap
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -50,27 +49,13 @@ JUDGED = tuple(status for status in TriggerStatus if status is not TriggerStatus
 
 
 class DeclaredTriggers:
-    def __init__(
-        self,
-        *,
-        store: Store,
-        registry: Registry,
-        clock: Clock,
-        chance: random.Random,
-        outages: StoreOutages,
-        announce: Callable[[], Awaitable[object]],
-        queue_limit: int,
-        live_within_seconds: float,
-    ) -> None:
-        """``announce``: let the others know that we live, and what we declare."""
-        self._store = store
-        self._registry = registry
-        self._clock = clock
-        self._chance = chance
-        self._outages = outages
+    def __init__(self, env: WorkerEnvironment, announce: Callable[[], Awaitable[object]]) -> None:
+        """Keep the triggers; ``announce`` tells the others that we live, and what we declare."""
+        self._store, self._registry, self._outages = env.store, env.registry, env.outages
+        self._clock, self._chance = env.clock, env.chance
+        self._queue_limit = env.options.queue_limit
+        self._live_within_seconds = env.live_within_seconds
         self._announce = announce
-        self._queue_limit = queue_limit
-        self._live_within_seconds = live_within_seconds
 
     def ids(self) -> dict[str, TriggerDef]:
         """Return the declared triggers by the id under which the store has them."""

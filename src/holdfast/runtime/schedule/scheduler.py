@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Iterable, Iterator, Sequence
 
 from holdfast.clock import new_id, new_ids
@@ -31,14 +30,13 @@ from holdfast.domain.trigger.trigger import (
     TriggerOutcome,
     TriggerStatus,
 )
-from holdfast.ports import Clock, Store, Topic, WorkerInfo
-from holdfast.ports.tracing import NO_TRACER, Tracer
-from holdfast.registry import Registry, TaskType
+from holdfast.ports import Topic, WorkerInfo
+from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 from holdfast.runtime.deadlines import back_off, deadline, sleep
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.services.patrol import Patrol
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.failures import summary
 
 log = logging.getLogger("holdfast.scheduler")
@@ -59,31 +57,13 @@ Answer = TriggerOutcome | HoldfastError
 class Scheduler:
     """Every worker runs one; a trigger is handed to one of them at a time."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        registry: Registry,
-        clock: Clock,
-        chance: random.Random,
-        outages: StoreOutages,
-        declared: DeclaredTriggers,
-        owner: str,
-        queue_limit: int,
-        unknown_type_seconds: float,
-        tracer: Tracer = NO_TRACER,
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._clock = clock
-        self._chance = chance
-        self._outages = outages
-        self._declared = declared
-        self._owner = owner
-        self._queue_limit = queue_limit
-        self._unknown_type_seconds = unknown_type_seconds
-        self._tracer = tracer
-        self._patrol = Patrol(store.triggers, clock, chance, owner)
+    def __init__(self, env: WorkerEnvironment, declared: DeclaredTriggers) -> None:
+        self._store, self._registry, self._outages = env.store, env.registry, env.outages
+        self._clock, self._chance, self._tracer = env.clock, env.chance, env.tracer
+        self._owner, self._declared = env.worker, declared
+        self._queue_limit = env.options.queue_limit
+        self._unknown_type_seconds = env.options.rules.unknown_type_seconds
+        self._patrol = Patrol(env)
         self._leaves_some = False  # to others: they look first next time
         self._left = 0  # of the batch in hand, to others
         self._is_synced = self._is_stopping = False

@@ -10,9 +10,9 @@ from typing import Protocol
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task.task import By
-from holdfast.ports import Clock, Store, Switch, SwitchSetting
+from holdfast.ports import Switch, SwitchSetting
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.executor import HeldTenants
 
 log = logging.getLogger("holdfast.worker")
@@ -40,20 +40,13 @@ class DrainWatch:
 
     def __init__(
         self,
-        *,
-        store: Store,
-        clock: Clock,
-        outages: StoreOutages,
+        env: WorkerEnvironment,
         worker: DrainableWorker,
         held_tenants: HeldTenants,
         on_drained: Callable[[], None] | None,
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._outages = outages
-        self._worker = worker
-        self._held_tenants = held_tenants
-        self._on_drained = on_drained
+        self._store, self._clock, self._outages = env.store, env.clock, env.outages
+        self._worker, self._held_tenants, self._on_drained = worker, held_tenants, on_drained
         self._draining: asyncio.Task[None] | None = None
 
     async def run(self) -> None:

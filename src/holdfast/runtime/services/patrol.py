@@ -9,12 +9,11 @@ it lives: no jump has to be noticed, and one that happened while no worker ran i
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
 
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger.trigger import PENDING, Trigger
-from holdfast.ports import Clock, TriggerStore
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -26,10 +25,9 @@ NO_TASKS = 1  # a change without tasks asks for no room
 
 
 class Patrol:
-    def __init__(
-        self, triggers: TriggerStore, clock: Clock, chance: random.Random, owner: str
-    ) -> None:
-        self._triggers, self._clock, self._chance, self._owner = triggers, clock, chance, owner
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._triggers, self._owner = env.store.triggers, env.worker
+        self._clock, self._chance = env.clock, env.chance
         self._cursor: str | None = None
         self._found_some = False  # in this walk: where one was sent away, more may have been
         self._next_at = float("-inf")  # by the steady clock

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Sequence
 
 from holdfast.domain.errors import StoreError
-from holdfast.ports import Clock, Finding, Kept, Store
+from holdfast.ports import Finding, Kept
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.pruner")
 
@@ -18,25 +19,16 @@ BATCHES_A_ROUND = 20
 
 
 class Pruner:
-    def __init__(
-        self,
-        *,
-        store: Store,
-        clock: Clock,
-        checkpoint_seconds: float,
-        audit_seconds: float,
-        reconcile_seconds: float,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._reconcile_seconds = reconcile_seconds
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._store, self._clock = env.store, env.clock
+        self._reconcile_seconds = env.options.reconcile_seconds
         self._ages: dict[Kept, float] = {
             Kept.TASKS: 0.0,  # each has its own ``keep``
             Kept.TRIGGERS: 0.0,  # as these
             Kept.PLANS: 0.0,  # and these
-            Kept.CHECKPOINTS: checkpoint_seconds,
+            Kept.CHECKPOINTS: env.options.rules.checkpoint_ttl_seconds,
             Kept.TOMBSTONES: 0.0,  # each has its own end
-            Kept.AUDIT: audit_seconds,
+            Kept.AUDIT: env.options.audit_seconds,
             Kept.WORKERS: 3600.0,
         }
 

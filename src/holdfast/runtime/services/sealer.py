@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.domain.errors import StoreError
-from holdfast.ports import Clock, Store
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 EVERY_SECONDS = 5.0
 IDLE_SECONDS = 60.0  # until there was anything: most stores never have anything to seal
@@ -13,9 +13,8 @@ BATCHES_A_ROUND = 20
 
 
 class Sealer:
-    def __init__(self, *, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._store, self._clock = env.store, env.clock
         self._rest_seconds = IDLE_SECONDS
 
     async def run(self) -> None:

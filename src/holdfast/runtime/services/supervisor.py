@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from holdfast.ports import Clock
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.worker")
 
@@ -17,8 +17,8 @@ RESTART_SECONDS = 1.0
 class Supervisor:
     """Starts a service again that failed: a defect in one must not end it."""
 
-    def __init__(self, worker: str, clock: Clock) -> None:
-        self._worker, self._clock = worker, clock
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._worker, self._clock = env.worker, env.clock
 
     def start(self, service: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return asyncio.create_task(self._keep_up(service))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 
 from holdfast.domain.errors import PartlyUnavailable, StoreError
-from holdfast.domain.task.crashes import SUSPECT_FROM
-from holdfast.ports import Clock, Store
+from holdfast.domain.task.crashes import suspect_from
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.timers")
 
@@ -19,20 +18,10 @@ BATCH = 500
 class Timers:
     """Every worker runs the timers; each step is atomic in the store, so that many do no harm."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        clock: Clock,
-        outages: StoreOutages,
-        lease_seconds: float,
-        alone_from: int = SUSPECT_FROM,
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._outages = outages
-        self._lease_seconds = lease_seconds
-        self._alone_from = alone_from
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._store, self._clock, self._outages = env.store, env.clock, env.outages
+        self._lease_seconds = env.options.lease_seconds
+        self._alone_from = suspect_from(env.options.rules.crash_limit)
 
     async def run(self) -> None:
         while True:

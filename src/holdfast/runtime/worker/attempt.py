@@ -16,9 +16,10 @@ from holdfast.domain.errors import Snooze, StageTimeout
 from holdfast.domain.task.decide import Done, Failed, Snoozed
 from holdfast.domain.task.task import Task
 from holdfast.ports import Clock, Timer, scope
-from holdfast.ports.tracing import NO_TRACER, Span, Tracer
+from holdfast.ports.tracing import Span
 from holdfast.registry import StageDef, UndoDef
 from holdfast.runtime.context import Context
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.forks import Forks, end_child
 from holdfast.runtime.worker.meter import (
     DONE,
@@ -51,28 +52,21 @@ class Attempts:
 
     def __init__(
         self,
+        env: WorkerEnvironment,
         *,
-        clock: Clock,
         threads: Threads,
         deadlines: Deadlines,
-        grace_seconds: float,
         count: Callable[[str, str, str, float], None],
         renew_now: Callable[[RunningTask], Awaitable[None]],
         stages: RunningStages,
         errors: StageErrors,
-        tracer: Tracer = NO_TRACER,
     ) -> None:
-        """``count`` gets type, stage, outcome and seconds of each call; ``renew_now`` tells the
-        store at once what a task reports."""
-        self._clock = clock
-        self._threads = threads
-        self._deadlines = deadlines
-        self._grace_seconds = grace_seconds
-        self._count = count
-        self._renew_now = renew_now
-        self._stages = stages
-        self._errors = errors
-        self._tracer = tracer
+        """Call functions; ``count`` gets type, stage, outcome and seconds of each call, and
+        ``renew_now`` tells the store at once what a task reports."""
+        self._clock, self._tracer = env.clock, env.tracer
+        self._grace_seconds = env.options.rules.stage_grace_seconds
+        self._threads, self._deadlines, self._stages = threads, deadlines, stages
+        self._count, self._renew_now, self._errors = count, renew_now, errors
 
     def run(
         self, stage: StageDef, at: StageCaller

@@ -7,7 +7,6 @@ receiver that hangs takes no slot from the work, and long work keeps no delivery
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
@@ -16,11 +15,9 @@ from holdfast.domain import notification
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.task import decide
 from holdfast.domain.task.crashes import is_suspect
-from holdfast.ports import Claimed, Clock, Store, Topic
-from holdfast.registry import Registry
+from holdfast.ports import Claimed, Clock, Topic
 from holdfast.runtime.deadlines import back_off, sleep
-from holdfast.runtime.store_outages import StoreOutages
-from holdfast.runtime.worker.options import WorkerOptions
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.running_tasks import RunningStages, RunningTask, RunningTasks
 
 CLAIM_LIMIT = 64  # a larger batch is hardly quicker
@@ -37,29 +34,23 @@ class Claimer:
 
     def __init__(
         self,
+        env: WorkerEnvironment,
         *,
-        worker: str,
-        store: Store,
-        registry: Registry,
-        clock: Clock,
-        chance: random.Random,
-        outages: StoreOutages,
-        options: WorkerOptions,
         running: RunningTasks,
         stages: RunningStages,
         drain_asked: asyncio.Event,
         execute: Execute,
         execute_suspect: Execute,
     ) -> None:
-        self._worker = worker
-        self._store, self._registry = store, registry
-        self._clock, self._chance, self._outages = clock, chance, outages
+        options = env.options
+        self._worker, self._store, self._registry = env.worker, env.store, env.registry
+        self._clock, self._chance, self._outages = env.clock, env.chance, env.outages
         self._lease_seconds = options.lease_seconds
         self._resend_seconds = options.lease_seconds / 2  # then a lease would be too short to use
         self._crash_limit = options.rules.crash_limit
         self._running, self._stages = running, stages
         self._execute, self._execute_suspect = execute, execute_suspect
-        self._lanes = Lanes(options.queues, options.slots, clock)
+        self._lanes = Lanes(options.queues, options.slots, env.clock)
         self._slot_freed, self._drain_asked = asyncio.Event(), drain_asked
         self._is_idle = False  # it waits for the bell
         self.task: asyncio.Task[None] | None = None  # in which `run` is kept up

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from holdfast.domain.errors import PartlyUnavailable, StoreError
-from holdfast.ports import Beat, Clock, Renewal, Store
+from holdfast.ports import Beat, Renewal
 from holdfast.runtime.deadlines import deadline, sleep
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.running_tasks import MARGIN, LeaseGone, RunningTask, RunningTasks, Stop
 
 log = logging.getLogger("holdfast.heartbeat")
@@ -27,26 +27,20 @@ PROGRESS_SECONDS = 10.0  # what a stage last said is published at least this oft
 class Heartbeat:
     def __init__(
         self,
+        env: WorkerEnvironment,
         *,
-        store: Store,
-        clock: Clock,
-        outages: StoreOutages,
         running: RunningTasks,
         describe: Callable[[], Beat],
         on_zombie: Callable[[RunningTask], None],
         publish: Callable[[RunningTask], None],
     ) -> None:
-        self._store = store
-        self._clock = clock
-        self._outages = outages
-        self._running = running
-        self._lease_seconds = lease_seconds = running.lease_seconds
+        self._store, self._clock, self._outages = env.store, env.clock, env.outages
+        self._running, self._describe = running, describe
+        self._on_zombie, self._publish = on_zombie, publish
+        self._lease_seconds = lease_seconds = env.options.lease_seconds
         self._every_seconds = min(lease_seconds / 3, PROGRESS_SECONDS)
         # What cannot be renewed is seen while a part of the margin is left.
         self._tick_seconds = min(TICK_SECONDS, lease_seconds * MARGIN / 2)
-        self._describe = describe
-        self._on_zombie = on_zombie
-        self._publish = publish
         self._last_beat = -PROGRESS_SECONDS
         self._unsure: frozenset[str] = frozenset()  # leases whose part of the store was away
         self._stop_asked = False

@@ -7,9 +7,9 @@ from bisect import bisect_left
 from typing import TypeAlias
 
 from holdfast.domain.errors import StoreError, StoreUnavailable
-from holdfast.ports import BUCKETS, Clock, Store, Timings
+from holdfast.ports import BUCKETS, Timings
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.meter")
 
@@ -41,10 +41,8 @@ class Cell:
 class Meter:
     """The meter of one worker, on its loop."""
 
-    def __init__(self, *, store: Store, clock: Clock, outages: StoreOutages) -> None:
-        self._store = store
-        self._clock = clock
-        self._outages = outages
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._store, self._clock, self._outages = env.store, env.clock, env.outages
         self._cells: dict[Key, Cell] = {}
         self._is_logged = False
 

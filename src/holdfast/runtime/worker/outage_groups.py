@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.domain.task.task import Failure
-from holdfast.ports import Clock, OutageGroup
+from holdfast.ports import OutageGroup
+from holdfast.runtime.worker.environment import WorkerEnvironment
 
 KEPT_SECONDS = 60.0  # at least: who looks at beats does so every few seconds
 LIMIT = 50  # groups; a program has far fewer dependencies
@@ -12,9 +13,9 @@ LIMIT = 50  # groups; a program has far fewer dependencies
 class OutageGroups:
     """The groups are noted on the worker's loop and read by its heartbeat's thread."""
 
-    def __init__(self, clock: Clock, *, lease_seconds: float) -> None:
-        self._clock = clock
-        self._kept_seconds = max(KEPT_SECONDS, lease_seconds)  # some beats name each
+    def __init__(self, env: WorkerEnvironment) -> None:
+        self._clock = env.clock
+        self._kept_seconds = max(KEPT_SECONDS, env.options.lease_seconds)  # some beats name each
         self._seen: dict[str, tuple[float, OutageGroup]] = {}  # when it was last met, by the clock
 
     def note(self, failure: Failure, since: float) -> None:

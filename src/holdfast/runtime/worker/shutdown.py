@@ -7,16 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task import decide
-from holdfast.ports import Clock, Store
 from holdfast.runtime.deadlines import wait_for_all
 from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.schedule.scheduler import Scheduler
-from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker.attempt import Deadlines
 from holdfast.runtime.worker.claimer import Claimer
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.heartbeat import Heartbeat
 from holdfast.runtime.worker.meter import Meter
-from holdfast.runtime.worker.options import WorkerOptions
 from holdfast.runtime.worker.running_tasks import RunningTask, RunningTasks, Stop
 
 STOP_SECONDS = 1.0  # for a run that was told that its lease is lost
@@ -25,12 +23,8 @@ STOP_SECONDS = 1.0  # for a run that was told that its lease is lost
 class Shutdown:
     def __init__(
         self,
+        env: WorkerEnvironment,
         *,
-        worker: str,
-        store: Store,
-        clock: Clock,
-        outages: StoreOutages,
-        options: WorkerOptions,
         claimer: Claimer,
         running: RunningTasks,
         services: Sequence[asyncio.Task[None]],
@@ -40,8 +34,8 @@ class Shutdown:
         plans: PlanService,
         scheduler: Scheduler | None,
     ) -> None:
-        self._worker, self._store, self._clock = worker, store, clock
-        self._outages, self._options = outages, options
+        self._worker, self._store, self._clock = env.worker, env.store, env.clock
+        self._outages, self._options = env.outages, env.options
         self._claimer, self._running = claimer, running
         self._services = services
         self._heartbeat, self._deadlines, self._meter = heartbeat, deadlines, meter

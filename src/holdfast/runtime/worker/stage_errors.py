@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
@@ -25,9 +24,9 @@ from holdfast.domain.task import outage
 from holdfast.domain.task.decide import Failed, Snoozed
 from holdfast.domain.task.task import Failure, Task
 from holdfast.encoding.codec import check_json
-from holdfast.ports import Clock
 from holdfast.registry import StageDef
 from holdfast.runtime.worker import failures
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.interrupts import is_from_signal, pass_on
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningTask, Stop
 
@@ -45,23 +44,19 @@ class CalledTask(Protocol):
 
 
 class StageErrors:
-    """``closing``: the loop ends, so a cancel that nobody here asked for comes from there.
-    ``on_outage`` gets each outage, and since when its task has met nothing else."""
-
     def __init__(
         self,
+        env: WorkerEnvironment,
         *,
-        clock: Clock,
-        chance: random.Random,
-        closing: Callable[[], bool] = lambda: True,
-        outage_seconds: float = outage.LIMIT_SECONDS,
-        on_outage: Callable[[Failure, float], None] = lambda _failure, _since: None,
+        closing: Callable[[], bool],
+        on_outage: Callable[[Failure, float], None],
     ) -> None:
-        self._clock = clock
-        self._chance = chance
-        self._closing = closing
-        self._outage_seconds = outage_seconds
-        self._on_outage = on_outage
+        """Judge errors; ``closing`` says whether the loop ends: then a cancel that nobody here
+        asked for comes from there. ``on_outage`` gets each outage, and since when its task has met
+        nothing else."""
+        self._clock, self._chance = env.clock, env.chance
+        self._outage_seconds = env.options.rules.outage_seconds
+        self._closing, self._on_outage = closing, on_outage
 
     def judge(
         self, error: BaseException, stage: StageDef, at: CalledTask, started_at: float

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from holdfast.domain.backoff import shorten
-from holdfast.ports import Claimed, Clock
+from holdfast.ports import Claimed
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.running_tasks import GATE_SECONDS, RunningStages, RunningTask
 
 log = logging.getLogger("holdfast.worker")
@@ -29,26 +29,20 @@ Isolate = Callable[[Claimed, float], Awaitable[None]]
 class Suspects:
     def __init__(
         self,
+        env: WorkerEnvironment,
         *,
-        clock: Clock,
-        chance: random.Random,
         stages: RunningStages,
         isolate: Isolate | None,
-        line_limit: int,
         run: Callable[[Claimed, RunningTask], Awaitable[None]],
         put_off: Callable[[Claimed, RunningTask, float], Awaitable[None]],
         renew_now: Callable[[RunningTask], Awaitable[None]],
     ) -> None:
-        """``line_limit``: so many may wait for an isolated one, each in a slot of others.
-        ``renew_now`` tells the store at once what a task reports."""
-        self._clock, self._chance = clock, chance
-        self._stages = stages
-        self._isolate = isolate
-        self._run = run
-        self._put_off = put_off
-        self._renew_now = renew_now
+        """Run suspects; ``renew_now`` tells the store at once what a task reports."""
+        self._clock, self._chance = env.clock, env.chance
+        self._stages, self._isolate = stages, isolate
+        self._run, self._put_off, self._renew_now = run, put_off, renew_now
         self._isolated: RunningTask | None = None
-        self._line_limit = line_limit
+        self._line_limit = env.options.slots // 2  # suspects may wait, each in a slot of others
         self._in_line = 0
         self._put_offs: OrderedDict[str, int] = OrderedDict()
 

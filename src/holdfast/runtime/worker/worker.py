@@ -11,7 +11,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 
 from holdfast.clock import new_id
@@ -27,12 +27,15 @@ from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.services.drain_watch import DrainWatch
-from holdfast.runtime.services.maintenance import maintenance_services
+from holdfast.runtime.services.pruner import Pruner
+from holdfast.runtime.services.sealer import Sealer
 from holdfast.runtime.services.supervisor import Supervisor
+from holdfast.runtime.services.timers import Timers
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker import forks
 from holdfast.runtime.worker.attempt import Attempts, Deadlines
 from holdfast.runtime.worker.claimer import Claimer
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.executor import Executor, HeldTenants
 from holdfast.runtime.worker.heartbeat import Heartbeat, leave_running
 from holdfast.runtime.worker.meter import Meter
@@ -71,28 +74,51 @@ class Worker:
         self._host = socket.gethostname()
         # Unique per incarnation: a restarted worker is not the one that held the lease.
         self.name = name or f"{self._host}-{os.getpid()}-{new_id(clock, chance)[-8:]}"
-        self._store, self._registry = store, registry
-        self._clock, self._chance = clock, chance
-        self._options, self._stages, self._tracer = options, stages, tracer
+        env = self._env = WorkerEnvironment(
+            worker=self.name,
+            store=store,
+            registry=registry,
+            clock=clock,
+            chance=chance,
+            outages=StoreOutages(clock),
+            options=options,
+            tracer=tracer,
+        )
+        self._store, self._options, self._stages = store, options, stages
         self._started_at = clock.now()
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._services: list[asyncio.Task[None]] = []
         self._drain_asked = asyncio.Event()
-        self._outages = StoreOutages(clock)
-        self._outage_groups = OutageGroups(clock, lease_seconds=options.lease_seconds)
+        self._outage_groups = OutageGroups(env)
         self._running = RunningTasks(lease_seconds=options.lease_seconds, stages=stages)
         self._held_tenants = HeldTenants()
-        self._meter = Meter(store=store, clock=clock, outages=self._outages)
+        self._meter = Meter(env)
         self._deadlines = Deadlines(clock, self._running.snapshot)
-        self._heartbeat = self._new_heartbeat(on_zombie or leave_running)
+        self._heartbeat = Heartbeat(
+            env,
+            running=self._running,
+            describe=self._describe,
+            on_zombie=on_zombie or leave_running,
+            publish=self._publish,
+        )
         self._executor = self._new_executor(threads or DaemonThreads())
-        self._claimer = self._new_claimer(self._new_suspects(isolate))
-        self._plans = self._new_plan_service()
-        self._declared = self._new_declared_triggers()
-        self._scheduler = self._new_scheduler() if options.schedules else None
-        self._drain_watch = self._new_drain_watch(on_drained)
-        self._shutdown = self._new_shutdown()
+        self._claimer = self._new_claimer(isolate)
+        self._plans = PlanService(env)
+        self._declared = DeclaredTriggers(env, self._announce)
+        self._scheduler = Scheduler(env, self._declared) if options.schedules else None
+        self._drain_watch = DrainWatch(env, self, self._held_tenants, on_drained)
+        self._shutdown = Shutdown(
+            env,
+            claimer=self._claimer,
+            running=self._running,
+            services=self._services,
+            heartbeat=self._heartbeat,
+            deadlines=self._deadlines,
+            meter=self._meter,
+            plans=self._plans,
+            scheduler=self._scheduler,
+        )
 
     @property
     def running(self) -> int:
@@ -115,15 +141,16 @@ class Worker:
 
     async def start(self) -> None:
         forks.watch(self._loop)
-        services = maintenance_services(self._store, self._clock, self._outages, self._options)
-        services += [self._plans.run, self._meter.run, self._drain_watch.run]
+        env = self._env
+        services: list[Callable[[], Awaitable[None]]] = [Timers(env).run, Pruner(env).run]
+        services += [Sealer(env).run, self._plans.run, self._meter.run, self._drain_watch.run]
         if self._scheduler is not None:
             services += [self._scheduler.run, self._declared.run]
         if self._options.heartbeat_thread:
             self._heartbeat.start()
         else:
             services.append(self._heartbeat.run)
-        supervisor = Supervisor(self.name, self._clock)
+        supervisor = Supervisor(env)
         self._services += [supervisor.start(service) for service in services]
         self._claimer.task = supervisor.start(self._claimer.run)
 
@@ -162,14 +189,13 @@ class Worker:
     # -- what the parts ask of the worker
 
     async def _type_is_served(self, name: str) -> bool:
+        env = self._env
         for tries in count(1):
             try:
-                workers = await self._store.views.workers(
-                    live_within_seconds=2 * self._options.lease_seconds
-                )
+                workers = await env.store.views.workers(live_within_seconds=env.live_within_seconds)
             except StoreError as error:
-                self._outages.note(error)
-                await back_off(self._clock, self._chance, tries)
+                env.outages.note(error)
+                await back_off(env.clock, env.chance, tries)
             else:
                 return any(worker.live and name in worker.beat.types for worker in workers)
         raise AssertionError("count never ends")
@@ -190,7 +216,7 @@ class Worker:
             worker=self.name,
             host=self._host,
             pid=os.getpid(),
-            types=self._registry.runnable_types(),
+            types=self._env.registry.runnable_types(),
             queues=self._options.queues,
             slots=self._options.slots,
             running=len(self._running),
@@ -202,137 +228,48 @@ class Worker:
 
     # -- the parts
 
-    def _new_heartbeat(self, on_zombie: Callable[[RunningTask], None]) -> Heartbeat:
-        return Heartbeat(
-            store=self._store,
-            clock=self._clock,
-            outages=self._outages,
-            running=self._running,
-            describe=self._describe,
-            on_zombie=on_zombie,
-            publish=self._publish,
-        )
-
     def _new_executor(self, threads: Threads) -> Executor:
-        rules, clock, chance = self._options.rules, self._clock, self._chance
+        env = self._env
         errors = StageErrors(
-            clock=clock,
-            chance=chance,
+            env,
             closing=lambda: self._claimer.is_cancelled,
-            outage_seconds=rules.outage_seconds,
             on_outage=self._outage_groups.note,
         )
         attempts = Attempts(
-            clock=clock,
+            env,
             threads=threads,
             deadlines=self._deadlines,
-            grace_seconds=rules.stage_grace_seconds,
             count=self._meter.add,
             renew_now=self._heartbeat.renew_now,
             stages=self._stages,
             errors=errors,
-            tracer=self._tracer,
         )
-        committer = Committer(store=self._store, clock=clock, chance=chance, outages=self._outages)
         return Executor(
-            registry=self._registry,
-            clock=clock,
-            rules=rules,
+            registry=env.registry,
+            clock=env.clock,
+            rules=env.options.rules,
             attempts=attempts,
-            write=committer.write,
+            write=Committer(env).write,
             type_is_served=self._type_is_served,
             draining=self._drain_asked.is_set,
             held_tenants=self._held_tenants,
             publish=self._publish,
         )
 
-    def _new_suspects(self, isolate: Isolate | None) -> Suspects:
-        return Suspects(
-            clock=self._clock,
-            chance=self._chance,
+    def _new_claimer(self, isolate: Isolate | None) -> Claimer:
+        suspects = Suspects(
+            self._env,
             stages=self._stages,
             isolate=isolate,
-            line_limit=self._options.slots // 2,
             run=self._executor.run,
             put_off=self._executor.put_off,
             renew_now=self._heartbeat.renew_now,
         )
-
-    def _new_claimer(self, suspects: Suspects) -> Claimer:
         return Claimer(
-            worker=self.name,
-            store=self._store,
-            registry=self._registry,
-            clock=self._clock,
-            chance=self._chance,
-            outages=self._outages,
-            options=self._options,
+            self._env,
             running=self._running,
             stages=self._stages,
             drain_asked=self._drain_asked,
             execute=self._executor.run,
             execute_suspect=suspects.run,
-        )
-
-    def _new_plan_service(self) -> PlanService:
-        return PlanService(
-            store=self._store,
-            clock=self._clock,
-            chance=self._chance,
-            outages=self._outages,
-            owner=self.name,
-            lease_seconds=self._options.lease_seconds,
-        )
-
-    def _new_declared_triggers(self) -> DeclaredTriggers:
-        return DeclaredTriggers(
-            store=self._store,
-            registry=self._registry,
-            clock=self._clock,
-            chance=self._chance,
-            outages=self._outages,
-            announce=self._announce,
-            queue_limit=self._options.queue_limit,
-            live_within_seconds=2 * self._options.lease_seconds,
-        )
-
-    def _new_scheduler(self) -> Scheduler:
-        return Scheduler(
-            store=self._store,
-            registry=self._registry,
-            clock=self._clock,
-            chance=self._chance,
-            outages=self._outages,
-            declared=self._declared,
-            owner=self.name,
-            queue_limit=self._options.queue_limit,
-            unknown_type_seconds=self._options.rules.unknown_type_seconds,
-            tracer=self._tracer,
-        )
-
-    def _new_drain_watch(self, on_drained: Callable[[], None] | None) -> DrainWatch:
-        return DrainWatch(
-            store=self._store,
-            clock=self._clock,
-            outages=self._outages,
-            worker=self,
-            held_tenants=self._held_tenants,
-            on_drained=on_drained,
-        )
-
-    def _new_shutdown(self) -> Shutdown:
-        return Shutdown(
-            worker=self.name,
-            store=self._store,
-            clock=self._clock,
-            outages=self._outages,
-            options=self._options,
-            claimer=self._claimer,
-            running=self._running,
-            services=self._services,
-            heartbeat=self._heartbeat,
-            deadlines=self._deadlines,
-            meter=self._meter,
-            plans=self._plans,
-            scheduler=self._scheduler,
         )

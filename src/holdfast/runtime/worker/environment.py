@@ -1,0 +1,29 @@
+"""The environment of a worker: what all of its parts work with."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from holdfast.ports import Clock, Store
+from holdfast.ports.tracing import NO_TRACER, Tracer
+from holdfast.registry import Registry
+from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.options import WorkerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEnvironment:
+    worker: str  # its name
+    store: Store
+    registry: Registry
+    clock: Clock
+    chance: random.Random
+    outages: StoreOutages
+    options: WorkerOptions = field(default_factory=WorkerOptions)
+    tracer: Tracer = NO_TRACER
+
+    @property
+    def live_within_seconds(self) -> float:
+        """Return the age of a beat up to which its worker counts as live."""
+        return 2 * self.options.lease_seconds
