@@ -124,3 +124,25 @@ def test_help_shows_the_parameters_of_a_submit(app: Holdfast) -> None:
         assert set(planned) == {"payload"} | TERMS
         for parameters in (submit, submit_many, planned):
             assert {parameters[name].kind for name in TERMS} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_help_shows_the_options_of_a_declaration_a_plan_and_a_schedule(app: Holdfast) -> None:
+    declared = {"queue", "keep", "effects", "retry", "hold"}
+    timed = {"name", "tenant", "queue", "user", "misfire", "overlap", "jitter", "grace", "keep"}
+    checkpoints = {"on_invalid", "checkpoint_max_age"}
+    rollout = {"max_concurrency", "waves", "soak", "halt_on", "on_halt", "conflict", "keep"}
+    for call, options in (
+        (app.task, declared | {"timeout"}),
+        (app.workflow, declared | {"payload", "result"} | checkpoints),
+        (app.plan, rollout | {"repeat_tenants"}),
+        (app.plan.preview, rollout | {"repeat_tenants"}),
+        (app.schedule.at, timed | {"replace", "catch_up_max"}),
+        (app.schedule.every, timed | {"replace", "catch_up_max", "start"}),
+        (app.schedule.cron, timed | {"replace", "catch_up_max", "tz"}),
+    ):
+        parameters = inspect.signature(call).parameters.values()
+        keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        assert keywords == options
+        assert not any(p.kind is p.VAR_KEYWORD for p in parameters)
+        documented = inspect.getdoc(call if inspect.ismethod(call) else type(call).__call__) or ""
+        assert all(name in documented for name in options - {"replace"})

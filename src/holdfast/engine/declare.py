@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 R = TypeVar("R")
 S = TypeVar("S")
+C = TypeVar("C")  # what a plain call returns
 N = TypeVar("N", bound=Callable[..., Any])
 
 AsyncCall: TypeAlias = Callable[[Context, P], Coroutine[Any, Any, R]]
@@ -52,9 +53,6 @@ class SubmitOptions(TaskDescription, total=False):
 
 class Submittable(Timed[P], Generic[P, R]):
     """A task type that can be submitted: a task or a workflow."""
-
-    def __init__(self, app: Holdfast, declared: TaskType) -> None:
-        super().__init__(app, declared)
 
     @property
     def name(self) -> str:
@@ -152,49 +150,37 @@ class Submittable(Timed[P], Generic[P, R]):
         )
 
 
-class AsyncTask(Submittable[P, R]):
-    """A task of one async function, which a plain call calls."""
+class PlainCall(Generic[P, C]):
+    """A declared function, which a plain call calls without the engine."""
 
-    def __init__(self, app: Holdfast, declared: TaskType, call: Callable[..., Any]) -> None:
-        super().__init__(app, declared)
+    def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
         self.__doc__ = call.__doc__
 
     @overload
-    def __call__(self: AsyncTask[None, R], ctx: Context, /) -> Coroutine[Any, Any, R]: ...
+    def __call__(self: PlainCall[None, C], ctx: Context, /) -> C: ...
 
     @overload
-    def __call__(self, ctx: Context, payload: P, /) -> Coroutine[Any, Any, R]: ...
+    def __call__(self, ctx: Context, payload: P, /) -> C: ...
 
     def __call__(self, *arguments: Any) -> Any:
         return self._call(*arguments)
 
 
-class SyncTask(Submittable[P, R]):
-    """A task of one plain function, which runs in a thread and which a plain call calls."""
+class FunctionTask(PlainCall[P, C], Submittable[P, R], Generic[P, R, C]):
+    """A task of one function; a plain function runs in a thread."""
 
     def __init__(self, app: Holdfast, declared: TaskType, call: Callable[..., Any]) -> None:
-        super().__init__(app, declared)
-        self._call = call
-        self.__doc__ = call.__doc__
-
-    @overload
-    def __call__(self: SyncTask[None, R], ctx: Context, /) -> R: ...
-
-    @overload
-    def __call__(self, ctx: Context, payload: P, /) -> R: ...
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._call(*arguments)
+        PlainCall.__init__(self, call)
+        Submittable.__init__(self, app, declared)
 
 
 class Stage(Generic[P, R]):
     """A stage of a workflow; `ctx.result_of` takes it, and `undo` declares its rollback."""
 
-    def __init__(self, defined: StageDef, of: TaskType | None = None) -> None:
+    def __init__(self, defined: StageDef, of: TaskType) -> None:
         self._defined = defined
         self._of = of  # the workflow
-        self.__doc__ = defined.call.__doc__
 
     @property
     def name(self) -> str:
@@ -212,40 +198,30 @@ class Stage(Generic[P, R]):
             raise DeclarationError(f"stage {self.name!r} has two undo functions")
         takes_payload, hints = definitions.takes_payload(call), definitions.hints_of(call)
         stage_functions.check_context(call, hints)
-        if takes_payload and self._of is not None:
+        if takes_payload:
             stage_functions.check_payload(call, hints, self._of.payload.declared, self._of.name)
         self._defined.undo = UndoDef(call, inspect.iscoroutinefunction(call), takes_payload)
         return call
 
 
-class AsyncStage(Stage[P, R]):
-    @overload
-    def __call__(self: AsyncStage[None, R], ctx: Context, /) -> Coroutine[Any, Any, R]: ...
-
-    @overload
-    def __call__(self, ctx: Context, payload: P, /) -> Coroutine[Any, Any, R]: ...
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._defined.call(*arguments)
+class FunctionStage(PlainCall[P, C], Stage[P, R], Generic[P, R, C]):
+    def __init__(self, defined: StageDef, of: TaskType) -> None:
+        PlainCall.__init__(self, defined.call)
+        Stage.__init__(self, defined, of)
 
 
-class SyncStage(Stage[P, R]):
-    @overload
-    def __call__(self: SyncStage[None, R], ctx: Context, /) -> R: ...
-
-    @overload
-    def __call__(self, ctx: Context, payload: P, /) -> R: ...
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._defined.call(*arguments)
+AsyncTask: TypeAlias = FunctionTask[P, R, Coroutine[Any, Any, R]]
+SyncTask: TypeAlias = FunctionTask[P, R, R]
+AsyncStage: TypeAlias = FunctionStage[P, R, Coroutine[Any, Any, R]]
+SyncStage: TypeAlias = FunctionStage[P, R, R]
 
 
 class TaskDecorator(Protocol):
     @overload
-    def __call__(self, call: AsyncCall[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, call: AsyncCall[P, R], /) -> AsyncTask[P, R]: ...
 
     @overload
-    def __call__(self, call: BareAsyncCall[R], /) -> AsyncTask[None, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, call: BareAsyncCall[R], /) -> AsyncTask[None, R]: ...
 
     @overload
     def __call__(self, call: Callable[[Context, P], R], /) -> SyncTask[P, R]: ...
@@ -256,10 +232,10 @@ class TaskDecorator(Protocol):
 
 class StageDecorator(Protocol[P]):
     @overload
-    def __call__(self, call: AsyncCall[P, R], /) -> AsyncStage[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, call: AsyncCall[P, R], /) -> AsyncStage[P, R]: ...
 
     @overload
-    def __call__(self, call: BareAsyncCall[R], /) -> AsyncStage[None, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, call: BareAsyncCall[R], /) -> AsyncStage[None, R]: ...
 
     @overload
     def __call__(self, call: Callable[[Context, P], R], /) -> SyncStage[P, R]: ...
@@ -276,10 +252,10 @@ class Workflow(Submittable[P, R]):
         self._retry = retry
 
     @overload
-    def stage(self, call: AsyncCall[P, S], /) -> AsyncStage[P, S]: ...  # type: ignore[overload-overlap]
+    def stage(self, call: AsyncCall[P, S], /) -> AsyncStage[P, S]: ...
 
     @overload
-    def stage(self, call: BareAsyncCall[S], /) -> AsyncStage[None, S]: ...  # type: ignore[overload-overlap]
+    def stage(self, call: BareAsyncCall[S], /) -> AsyncStage[None, S]: ...
 
     @overload
     def stage(self, call: Callable[[Context, P], S], /) -> SyncStage[P, S]: ...
@@ -296,29 +272,34 @@ class Workflow(Submittable[P, R]):
         retry: Retry | None = None,
     ) -> StageDecorator[P]: ...
 
-    def stage(self, call: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
-        """Add a stage, as ``@upgrade.stage`` or ``@upgrade.stage(timeout="10m")``."""
-        if call is not None:
-            return self._add(call)
-        return lambda function: self._add(function, **options)
-
-    def _add(
+    def stage(  # type: ignore[misc]
         self,
-        call: Callable[..., Any],
+        call: Any = None,
+        /,
         *,
         name: str | None = None,
         timeout: float | str | None = None,
         retry: Retry | None = None,
     ) -> Any:
-        defined = definitions.define_stage(
-            call,
-            name=name,
-            timeout_seconds=definitions.stage_timeout(self._app.settings, timeout),
-            retry=definitions.retry_or(self._retry, retry),
-            result_limit_bytes=self.declared.result.limit_bytes,
-        )
-        if defined.takes_payload:
-            declared, hints = self.declared, definitions.hints_of(call)
-            stage_functions.check_payload(call, hints, declared.payload.declared, declared.name)
-        self.declared.add(defined)
-        return (AsyncStage if defined.is_async else SyncStage)(defined, self.declared)
+        """Add a stage, as ``@upgrade.stage`` or ``@upgrade.stage(timeout="10m")``.
+
+        ``name`` is the function's unless given, ``timeout`` the longest time of one attempt, and
+        ``retry`` the workflow's unless given.
+        """
+
+        def add(call: Callable[..., Any]) -> Any:
+            declared = self.declared
+            defined = definitions.define_stage(
+                call,
+                name=name,
+                timeout_seconds=definitions.stage_timeout(self._app.settings, timeout),
+                retry=definitions.retry_or(self._retry, retry),
+                result_limit_bytes=declared.result.limit_bytes,
+            )
+            if defined.takes_payload:
+                hints, payload = definitions.hints_of(call), declared.payload.declared
+                stage_functions.check_payload(call, hints, payload, declared.name)
+            declared.add(defined)
+            return FunctionStage(defined, declared)
+
+        return add if call is None else add(call)

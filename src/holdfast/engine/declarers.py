@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, overload
 
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.checkpoint import SUSPEND
@@ -14,10 +14,12 @@ from holdfast.engine.declare import (
     AsyncCall,
     AsyncTask,
     BareAsyncCall,
+    FunctionTask,
     SyncTask,
     TaskDecorator,
     Workflow,
 )
+from holdfast.engine.options import NOT_GIVEN, Option, complete_options, show_options
 from holdfast.runtime.context import Context
 
 if TYPE_CHECKING:
@@ -26,44 +28,55 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 R = TypeVar("R")
 
-_NO_NAME: Any = object()
+_HOLD = "keep the tenant's line closed while a task is not settled, also while it waits"
 
 
-class TaskOptions(TypedDict, total=False):
-    retry: Retry | None
-    timeout: float | str | None  # of one attempt
-    queue: str
-    hold: bool  # keep the tenant's line closed while it rests unsettled
-    keep: float | str | None  # how long the record stays after it has settled
-    effects: str  # "task" or "key": what ctx.key goes by; with "key" each submit needs one
+class DeclareOptions(TypedDict, total=False):
+    """The options that a task and a workflow share."""
+
+    queue: Annotated[str, Option("default", "the queue of its tasks")]
+    keep: Annotated[
+        float | str | None,
+        Option(None, "how long a record stays after its task has settled; None: the setting"),
+    ]
+    effects: Annotated[
+        str,
+        Option("task", '"task" or "key": what ctx.key goes by; with "key" each submit needs one'),
+    ]
 
 
-class WorkflowOptions(TypedDict, total=False):
-    retry: Retry  # for stages that have none of their own
-    queue: str
-    hold: bool  # keep the tenant's line closed while it rests unsettled
-    keep: float | str  # how long the record stays after it has settled
-    on_invalid: str  # "suspend" or "restart", for a checkpoint that is no good
-    checkpoint_max_age: float | str  # older ones are no good; without it none is too old
-    effects: str  # "task" or "key": what ctx.key goes by; with "key" each submit needs one
+class TaskOptions(DeclareOptions, total=False):
+    retry: Annotated[Retry | None, Option(None, "the repeats of a failed attempt; None: Retry()")]
+    timeout: Annotated[
+        float | str | None, Option(None, "the longest time of one attempt; None: the setting")
+    ]
+    hold: Annotated[bool, Option(False, _HOLD)]
+
+
+class WorkflowOptions(DeclareOptions, total=False):
+    retry: Annotated[
+        Retry | None, Option(None, "for stages that have none of their own; None: Retry()")
+    ]
+    hold: Annotated[bool, Option(True, _HOLD)]
+    on_invalid: Annotated[
+        str, Option(SUSPEND, '"suspend" or "restart", for a checkpoint that is no longer good')
+    ]
+    checkpoint_max_age: Annotated[
+        float | str | None, Option(None, "an older checkpoint is no good; None: none is too old")
+    ]
 
 
 class TaskDeclarer:
-    """Declares an async function, or a plain one that runs in a thread, as a task::
-
-    @app.task                        # its name is the function's
-    @app.task(retry=Retry(max=5))    # so is this one's
-    @app.task("mail.send")
-    """
+    """Declares tasks of one function, as ``@app.task``."""
 
     def __init__(self, app: Holdfast) -> None:
         self._app = app
 
     @overload
-    def __call__(self, call: AsyncCall[P, R], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, call: AsyncCall[P, R], /) -> AsyncTask[P, R]: ...
 
     @overload
-    def __call__(self, call: BareAsyncCall[R], /) -> AsyncTask[None, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, call: BareAsyncCall[R], /) -> AsyncTask[None, R]: ...
 
     @overload
     def __call__(self, call: Callable[[Context, P], R], /) -> SyncTask[P, R]: ...
@@ -77,39 +90,45 @@ class TaskDeclarer:
     @overload
     def __call__(self, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
 
-    def __call__(self, name: Any = _NO_NAME, **options: Any) -> Any:
-        _check_options(options, TaskOptions.__optional_keys__)
-        if callable(name):
-            return self._declare(name, _NO_NAME, options)
-        return lambda call: self._declare(call, name, options)
+    @show_options(TaskOptions)
+    def __call__(self, name: Any = NOT_GIVEN, **options: Any) -> Any:
+        """Declare an async function, or a plain one that runs in a thread, as a task.
 
-    def _declare(self, call: Callable[..., Any], name: Any, options: dict[str, Any]) -> Any:
+        ``@app.task`` and ``@app.task(retry=Retry(max=5))`` name it as the function is named,
+        ``@app.task("mail.send")`` gives it a name of its own.
+        """
+        terms = complete_options(TaskOptions, options, DeclarationError)
+        if callable(name):
+            return self._declare(name, NOT_GIVEN, terms)
+        return lambda call: self._declare(call, name, terms)
+
+    def _declare(self, call: Callable[..., Any], name: Any, terms: TaskOptions) -> Any:
         app = self._app
         stage = definitions.define_stage(
             call,
             name=None,
-            timeout_seconds=definitions.stage_timeout(app.settings, options.get("timeout")),
-            retry=definitions.retry_or(Retry(), options.get("retry")),
+            timeout_seconds=definitions.stage_timeout(app.settings, terms["timeout"]),
+            retry=definitions.retry_or(Retry(), terms["retry"]),
             result_limit_bytes=app.settings.payload_limit,
         )
         declared = definitions.define_type(
             app.settings,
-            stage.name if name is _NO_NAME else name,
+            stage.name if name is NOT_GIVEN else name,
             payload=definitions.payload_type(call),
             result=stage.result,
-            queue=options.get("queue", "default"),
-            hold=options.get("hold", False),
-            keep=options.get("keep"),
+            queue=terms["queue"],
+            hold=terms["hold"],
+            keep=terms["keep"],
             workflow=False,
-            effects=options.get("effects", "task"),
+            effects=terms["effects"],
         )
         app.registry.add(declared)
         declared.add(stage)
-        return (AsyncTask if stage.is_async else SyncTask)(app, declared, call)
+        return FunctionTask(app, declared, call)
 
 
 class WorkflowDeclarer:
-    """Declares a task of many stages; ``@that.stage`` adds them in order."""
+    """Declares tasks of many stages, as ``upgrade = app.workflow("tenant.upgrade")``."""
 
     def __init__(self, app: Holdfast) -> None:
         self._app = app
@@ -132,6 +151,7 @@ class WorkflowDeclarer:
     @overload
     def __call__(self, name: str, **options: Unpack[WorkflowOptions]) -> Workflow[Any, Any]: ...
 
+    @show_options(WorkflowOptions)
     def __call__(
         self,
         name: str,
@@ -140,27 +160,25 @@ class WorkflowDeclarer:
         result: Any = Any,
         **options: Unpack[WorkflowOptions],
     ) -> Any:
-        _check_options(options, WorkflowOptions.__optional_keys__)
-        app, retry = self._app, definitions.retry_or(Retry(), options.get("retry"))
+        """Declare a task of many stages, and add them in order with ``@upgrade.stage``.
+
+        ``payload`` and ``result`` are types, by which both are checked; without them any JSON goes.
+        """
+        terms = complete_options(WorkflowOptions, options, DeclarationError)
+        app = self._app
         declared = definitions.define_type(
             app.settings,
             name,
             payload=payload,
             result=Codec(result, limit_bytes=app.settings.payload_limit),
-            queue=options.get("queue", "default"),
-            hold=options.get("hold", True),
-            keep=options.get("keep"),
+            queue=terms["queue"],
+            hold=terms["hold"],
+            keep=terms["keep"],
             workflow=True,
             checkpoints=definitions.checkpoint_policy(
-                options.get("on_invalid", SUSPEND), options.get("checkpoint_max_age")
+                terms["on_invalid"], terms["checkpoint_max_age"]
             ),
-            effects=options.get("effects", "task"),
+            effects=terms["effects"],
         )
         app.registry.add(declared)
-        return Workflow(app, declared, retry)
-
-
-def _check_options(options: Mapping[str, object], known: frozenset[str]) -> None:
-    if unknown := sorted(options.keys() - known):
-        there = ", ".join(sorted(known))
-        raise DeclarationError(f"no such option: {', '.join(unknown)} (there are {there})")
+        return Workflow(app, declared, definitions.retry_or(Retry(), terms["retry"]))

@@ -21,7 +21,7 @@ from holdfast.domain.task.envelope import TaskEnvelope, envelope
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Failure, Progress, Task
 from holdfast.encoding.codec import Codec
-from holdfast.engine.operations.checkpoints import NOT_GIVEN
+from holdfast.engine.options import NOT_GIVEN
 from holdfast.ports import Detail, Peek
 from holdfast.runtime.deadlines import deadline
 

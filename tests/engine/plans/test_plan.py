@@ -223,7 +223,7 @@ async def test_a_full_queue_refuses_the_plan_which_can_be_made_later(
         ({"halt_on": FailureRate(-0.1)}, "between 0 and 1"),
         ({"halt_on": FailureRate(float("nan"))}, "between 0 and 1"),
         ({"halt_on": FailureCount(-1)}, "at least 0"),
-        ({"max_concurency": 5}, "no option max_concurency"),
+        ({"max_concurency": 5}, "no such option: max_concurency"),
     ],
 )
 @pytest.mark.parametrize("verb", ["make", "preview"])

@@ -29,6 +29,8 @@ QUEUE_LIMIT = 1_000
 class Process(InterceptedStore):
     """A worker's process and its way to the store: it may die at a call, answers may be lost."""
 
+    services: list[asyncio.Task[None]]
+
     def __init__(self, world: "World", name: str, app: Holdfast) -> None:
         super().__init__(world.memory, self._passed)
         self.world, self.name, self.app = world, name, app
@@ -38,7 +40,7 @@ class Process(InterceptedStore):
         self.faults: Callable[[str], str | None] = no_faults
         self.queue_limit = QUEUE_LIMIT
         self.schedules = True
-        self.services: list[asyncio.Task[None]] = []
+        self.services = []
 
     def _passed(self, name: str, verb: Verb) -> Verb:
         """Triggers are asked over the line, and who else lives; the rest is asked directly."""

@@ -29,6 +29,7 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, Transition
 from holdfast.encoding.codec import check_json, encode_plain
+from holdfast.engine.options import NOT_GIVEN
 from holdfast.ports import Detail
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -46,13 +47,6 @@ Aside = Callable[[int, Callable[[], Transition]], Awaitable[Transition]]
 async def in_thread(size: int, make: Callable[[], Transition]) -> Transition:
     """Call ``make`` at once, or in a thread if so many bytes take long."""
     return make() if size <= ASIDE_BYTES else await asyncio.to_thread(make)
-
-
-class NotGiven:
-    """A value that was not given."""
-
-
-NOT_GIVEN: Any = NotGiven()
 
 
 class Checkpoints:

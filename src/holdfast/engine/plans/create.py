@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Full, Shut
 from holdfast.engine.operations.switches import intake_is_paused
+from holdfast.engine.options import Option, complete_options, read_choice, show_options
 from holdfast.engine.plans.control import PlanControl
 from holdfast.engine.plans.handle import PlanHandle, PlanInfo, info
 from holdfast.runtime import new_task
@@ -64,16 +65,30 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanTerms(TypedDict, total=False):
-    max_concurrency: int | None  # tasks with a slot at once, over all instances; None: no limit
-    waves: Sequence[str | int]  # how far each goes: ("1", "5%", "25%", "100%")
-    soak: float | str  # between the end of a wave and the next
-    halt_on: HaltRule | None  # with waves: FailureRate(0) unless said otherwise
-    on_halt: OnHalt | Literal["pause", "rollback", "rollback-plan"]  # rollback: the wave
-    conflict: (
-        TenantConflict | Literal["wait", "skip", "reject"]
-    )  # for tenants that are busy elsewhere
-    repeat_tenants: bool  # the same tenant may stand in the plan more than once
-    keep: float | str  # how long the record stays after it has settled
+    max_concurrency: Annotated[
+        int | None, Option(None, "tasks with a slot at once, over all instances; None: no limit")
+    ]
+    waves: Annotated[
+        Sequence[str | int], Option(("100%",), 'how far each goes: ("1", "5%", "25%", "100%")')
+    ]
+    soak: Annotated[float | str, Option(0.0, "the time between the end of a wave and the next")]
+    halt_on: Annotated[
+        HaltRule | None, Option(None, "the failure limit; with waves FailureRate(0) unless given")
+    ]
+    on_halt: Annotated[
+        OnHalt | Literal["pause", "rollback", "rollback-plan"],
+        Option("pause", 'what happens at a halt; "rollback" undoes the wave'),
+    ]
+    conflict: Annotated[
+        TenantConflict | Literal["wait", "skip", "reject"],
+        Option("wait", "what happens to tenants that are busy elsewhere"),
+    ]
+    repeat_tenants: Annotated[
+        bool, Option(False, "whether a tenant may stand in the plan more than once")
+    ]
+    keep: Annotated[
+        float | str, Option(KEEP_SECONDS, "how long the record stays after the plan has settled")
+    ]
 
 
 class WavePreview(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +116,7 @@ class Plans:
     def acting_as(self, actor: str, origin: str = "") -> Plans:
         return Plans(self._app, self.control.acting_as(actor, origin))
 
+    @show_options(PlanTerms)
     async def __call__(
         self, plan_id: str, tasks: Sequence[Planned], **terms: Unpack[PlanTerms]
     ) -> PlanHandle:
@@ -123,6 +139,7 @@ class Plans:
             await self._fill(there, tasks)
         return self.get(plan_id)
 
+    @show_options(PlanTerms)
     async def preview(
         self, plan_id: str, tasks: Sequence[Planned], **terms: Unpack[PlanTerms]
     ) -> Preview:
@@ -220,8 +237,7 @@ class Plans:
 def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: float) -> Plan:
     """Return the record of a new plan, or raise InvalidPlan with the reason."""
     plan_id = names.check("plan", plan_id)
-    if unknown := terms.keys() - PlanTerms.__annotations__.keys():
-        raise InvalidPlan(f"a plan has no option {', '.join(sorted(unknown))}")
+    options = complete_options(PlanTerms, terms, InvalidPlan)
     if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
         raise InvalidPlan(f"the tasks of a plan are a list, not {type(tasks).__name__}")
     if not 0 < len(tasks) <= MOST:
@@ -230,23 +246,23 @@ def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: f
         if not isinstance(one, Planned):
             how = "make it with .on(payload, tenant=…)"
             raise InvalidPlan(f"{one!r} is not a task of a plan: {how}")
-    if not terms.get("repeat_tenants", False):
+    if not options["repeat_tenants"]:
         _check_tenants(tasks)
-    most = terms.get("max_concurrency")
+    most = options["max_concurrency"]
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise InvalidPlan(f"max_concurrency={most!r}: a number of tasks, at least 1")
-    ends = waves.ends(terms.get("waves", ("100%",)), len(tasks))
+    ends = waves.ends(options["waves"], len(tasks))
     plan = Plan(
         id=plan_id,
         total=len(tasks),
         digest="",
         max_concurrency=most or len(tasks),
         waves=ends,
-        soak_seconds=seconds(terms.get("soak", 0.0)),
+        soak_seconds=seconds(options["soak"]),
         halt_on=_halt_rule(terms),
-        on_halt=_one_of(OnHalt, "on_halt", terms.get("on_halt", OnHalt.PAUSE)),
-        conflict=_one_of(TenantConflict, "conflict", terms.get("conflict", TenantConflict.WAIT)),
-        keep_seconds=seconds(terms.get("keep", KEEP_SECONDS)),
+        on_halt=read_choice(OnHalt, "on_halt", options["on_halt"], InvalidPlan),
+        conflict=read_choice(TenantConflict, "conflict", options["conflict"], InvalidPlan),
+        keep_seconds=seconds(options["keep"]),
         created_at=now,
         status_since=now,
         updated_at=now,
@@ -277,13 +293,6 @@ def _halt_rule(terms: PlanTerms) -> HaltRule | None:
 def _is_number(value: object, kind: Any) -> bool:
     """Return whether a value is a number; constructors check no types."""
     return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _one_of(kind: Any, name: str, value: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidPlan(f"{name}={value!r}: {', '.join(kind)}") from None
 
 
 def _digest(plan: Plan, tasks: Sequence[Planned]) -> str:

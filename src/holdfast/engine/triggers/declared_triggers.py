@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
-from enum import StrEnum
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Generic,
     Literal,
@@ -35,6 +35,7 @@ from holdfast.domain.trigger.trigger import (
     Misfire,
     Overlap,
 )
+from holdfast.engine.options import NOT_GIVEN, Option, complete_options, read_choice, show_options
 from holdfast.registry import TaskType, TriggerDef
 from holdfast.runtime.new_task import plain_user
 
@@ -42,25 +43,34 @@ if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
 
 P = TypeVar("P")
-E = TypeVar("E", bound=StrEnum)
 
 _EPOCH = 0.0
-_NOT_GIVEN: Any = object()
 
 
 class TriggerTerms(TypedDict, total=False):
     """Terms of a trigger beside its times and its payload."""
 
-    name: str | None  # its id; without one, one is made
-    tenant: str | None
-    queue: str | None
-    user: Any
-    misfire: Misfire | Literal["once", "skip", "catch-up"]
-    overlap: Overlap | Literal["allow", "skip", "queue"]
-    jitter: float | str  # it fires so much late, at most, and never past half-way to the next time
-    grace: float | str  # late by more is a misfire
-    catch_up_max: int
-    keep: float | str  # how long its record stays after its end
+    name: Annotated[str | None, Option(None, "its id; without one, one is made")]
+    tenant: Annotated[str | None, Option(None, "the tenant of its tasks")]
+    queue: Annotated[str | None, Option(None, "the queue of its tasks; None: that of their type")]
+    user: Annotated[Any, Option(None, "any JSON value, which its tasks carry")]
+    misfire: Annotated[
+        Misfire | Literal["once", "skip", "catch-up"],
+        Option("once", "what happens to fire times that passed while no worker was running"),
+    ]
+    overlap: Annotated[
+        Overlap | Literal["allow", "skip", "queue"],
+        Option("allow", "what happens at a fire time while its last task has not ended"),
+    ]
+    jitter: Annotated[
+        float | str,
+        Option(0.0, "how late it fires at most, and never past half-way to the next time"),
+    ]
+    grace: Annotated[float | str, Option(GRACE_SECONDS, "a fire time late by more is a misfire")]
+    catch_up_max: Annotated[
+        int, Option(CATCH_UP_MAX, 'how many fire times misfire="catch-up" makes up for')
+    ]
+    keep: Annotated[float | str, Option(KEEP_SECONDS, "how long its record stays after its end")]
 
 
 class PayloadDecorator(Protocol[P]):
@@ -98,12 +108,13 @@ class Timed(Generic[P]):
         self, expression: str, *, tz: str = "UTC", **terms: Unpack[TriggerTerms]
     ) -> PayloadDecorator[P]: ...
 
+    @show_options(TriggerTerms)
     def cron(
         self,
         expression: str,
         *,
         tz: str = "UTC",
-        payload: Any = _NOT_GIVEN,
+        payload: Any = NOT_GIVEN,
         **terms: Unpack[TriggerTerms],
     ) -> Any:
         """Declare a trigger and return its name.
@@ -142,12 +153,13 @@ class Timed(Generic[P]):
         **terms: Unpack[TriggerTerms],
     ) -> PayloadDecorator[P]: ...
 
+    @show_options(TriggerTerms)
     def every(
         self,
         interval: float | str,
         *,
         start: datetime | float | None = None,
-        payload: Any = _NOT_GIVEN,
+        payload: Any = NOT_GIVEN,
         **terms: Unpack[TriggerTerms],
     ) -> Any:
         """Declare a trigger at an interval, like `cron`.
@@ -162,9 +174,9 @@ class Timed(Generic[P]):
         self, verb: str, schedule: Schedule, payload: Any, terms: TriggerTerms
     ) -> Any:
         defined = define(self.declared, schedule, b"null", terms, declared=True)
-        if payload is _NOT_GIVEN and self.declared.payload.declared is not type(None):
+        if payload is NOT_GIVEN and self.declared.payload.declared is not type(None):
             return self._decorator(verb, schedule, defined, terms)
-        body = self.declared.payload.encode(None if payload is _NOT_GIVEN else payload)
+        body = self.declared.payload.encode(None if payload is NOT_GIVEN else payload)
         defined = msgspec.structs.replace(defined, payload=msgspec.Raw(body))
         return self._add_trigger(
             TriggerDef(name=self._trigger_name(terms, verb), definition=defined)
@@ -197,36 +209,26 @@ class Timed(Generic[P]):
 def define(
     target: TaskType, schedule: Schedule, body: bytes, terms: TriggerTerms, *, declared: bool
 ) -> Definition:
-    if unknown := sorted(terms.keys() - TriggerTerms.__optional_keys__):
-        known = ", ".join(sorted(TriggerTerms.__optional_keys__))
-        raise InvalidInput(f"no such option: {', '.join(unknown)} (there are {known})")
-    tenant, queue = terms.get("tenant"), terms.get("queue")
+    terms = complete_options(TriggerTerms, terms)
     return Definition(
         schedule=schedule,
         target=target.name,
         payload=msgspec.Raw(body),
-        tenant=names.check_any("tenant", tenant),
-        queue=names.check_any("queue", queue),
-        user=plain_user(terms.get("user")),
-        misfire=_one_of(Misfire, "misfire", terms.get("misfire", Misfire.ONCE)),
-        overlap=_one_of(Overlap, "overlap", terms.get("overlap", Overlap.ALLOW)),
-        jitter_seconds=seconds(terms.get("jitter", 0.0)),
-        grace_seconds=seconds(terms.get("grace", GRACE_SECONDS)),
-        catch_up_max=_catch_up_max(terms.get("catch_up_max", CATCH_UP_MAX)),
-        keep_seconds=seconds(terms.get("keep", KEEP_SECONDS)),
+        tenant=names.check_any("tenant", terms["tenant"]),
+        queue=names.check_any("queue", terms["queue"]),
+        user=plain_user(terms["user"]),
+        misfire=read_choice(Misfire, "misfire", terms["misfire"]),
+        overlap=read_choice(Overlap, "overlap", terms["overlap"]),
+        jitter_seconds=seconds(terms["jitter"]),
+        grace_seconds=seconds(terms["grace"]),
+        catch_up_max=_catch_up_max(terms["catch_up_max"]),
+        keep_seconds=seconds(terms["keep"]),
         declared=declared,
     )
 
 
 def zone_of(schedule: Schedule) -> tzinfo:
     return ZoneInfo(schedule.tz) if isinstance(schedule, Cron) else UTC
-
-
-def _one_of(kind: type[E], what: str, given: str) -> E:
-    try:
-        return kind(given)
-    except ValueError:
-        raise InvalidInput(f"{what}={given!r}: {', '.join(kind)}") from None
 
 
 def _catch_up_max(given: object) -> int:

@@ -29,6 +29,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.encoding.codec import UntypedCodec
+from holdfast.engine.options import show_options
 from holdfast.engine.triggers.control import TriggerControl, TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms, define
 from holdfast.ports import TriggerPage, TriggerStore
@@ -79,6 +80,7 @@ class Schedules:
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]: ...
 
+    @show_options(TriggerTerms)
     async def at(
         self,
         when: datetime | float,
@@ -116,6 +118,7 @@ class Schedules:
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]: ...
 
+    @show_options(TriggerTerms)
     async def every(
         self,
         interval: float | str,
@@ -162,6 +165,7 @@ class Schedules:
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]: ...
 
+    @show_options(TriggerTerms)
     async def cron(
         self,
         expression: str,
@@ -172,7 +176,7 @@ class Schedules:
         replace: bool = False,
         **terms: Unpack[TriggerTerms],
     ) -> TriggerHandle[R]:
-        """Make a trigger that fires by the wall clock of a zone (docs: clock changes)."""
+        """Make a trigger that fires by the wall clock of the zone ``tz`` (docs: clock changes)."""
         schedule = times.cron(expression, tz=tz, now=self._app.clock.now())
         return await self._put(schedule, send, payload, replace, terms)
 

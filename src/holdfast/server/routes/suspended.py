@@ -9,7 +9,7 @@ from pydantic import Field
 
 from holdfast.domain.errors import IllegalTransition, NotSuspended
 from holdfast.domain.task.state import SUSPENDED
-from holdfast.engine.operations.checkpoints import NOT_GIVEN
+from holdfast.engine.options import NOT_GIVEN
 from holdfast.insight.views import tasks as views
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
