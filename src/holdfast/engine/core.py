@@ -28,7 +28,6 @@ from holdfast.engine.operations.queues import Queues
 from holdfast.engine.operations.retention import Pruned, PruneTerms
 from holdfast.engine.operations.tenants import Tenants
 from holdfast.engine.orphans import warn_of_orphans
-from holdfast.engine.plans.control import PlanControl
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.query import Query
 from holdfast.engine.queue_watch import QueueWatch
@@ -55,6 +54,9 @@ from holdfast.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from holdfast.engine.blocking.faces import Blocking
+
+
+APP = By(actor="app")
 
 
 class Holdfast:
@@ -87,6 +89,12 @@ class Holdfast:
             self.registry.add_internal(delivery)
         self.notifier = Notifier(self, delivery, tuple(self.hooks.hooks.values()))
         self._wire(clock or SystemClock(), chance or random.SystemRandom())
+        self.checkpoints = Checkpoints(self, APP)
+        self.plan = Plans(self, APP)
+        self.schedule = Schedules(self, APP)
+        self.bulk = Bulks(self, APP)
+        self.queues = Queues(self, APP)
+        self.tenants = Tenants(self, APP)
         self.on_progress: Callable[[TaskProgress], None] | None = None  # volatile, own workers only
         self.degraded = False  # on the memory store because the real one was out of reach
         self._store: Store | None = None
@@ -101,15 +109,8 @@ class Holdfast:
 
     def _wire(self, clock: Clock, chance: random.Random) -> None:
         self.clock, self.chance = clock, chance
-        self.control = Control(lambda: self.store, clock, chance, By(actor="app"))
-        self.checkpoints = Checkpoints(self, By(actor="app"))
+        self.control = Control(lambda: self.store, clock, chance, APP)
         self.query = Query(lambda: self.store, self.control, clock.now)
-        by = By(actor="app")
-        self.plan = Plans(self, PlanControl(lambda: self.store, clock, chance, by))
-        self.schedule = Schedules(self, By(actor="app"))
-        self.bulk = Bulks(self, By(actor="app"))
-        self.queues = Queues(self, By(actor="app"))
-        self.tenants = Tenants(self, By(actor="app"))
 
     # -- opening
 
@@ -267,7 +268,7 @@ class Holdfast:
 
     async def backup(self, target: str | os.PathLike[str]) -> Copy:
         """Copy an SQLite store into a new file, as it is now, while everything goes on."""
-        return await back_up(self.store, target, by=By(actor="app"), now=self.clock.now())
+        return await back_up(self.store, target, by=APP, now=self.clock.now())
 
     async def prune(self, *kinds: Kept | str, **terms: Unpack[PruneTerms]) -> Pruned:
         """Delete what has ended: all kinds but the audit, or those that are named.
@@ -275,7 +276,7 @@ class Holdfast:
         Tasks, triggers and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run``
         only counts.
         """
-        asked = retention.asked_for(kinds, terms, self.settings.lease, By(actor="app"))
+        asked = retention.asked_for(kinds, terms, self.settings.lease, APP)
         return await asked.carry_out(self.store, self.clock)
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
 from holdfast.domain.errors import InvalidInput
@@ -54,7 +55,7 @@ def read_choice(
         raise refuse(f"{name}={given!r}: {', '.join(kind)}") from None
 
 
-def show_options(declared: type[Any]) -> Callable[[F], F]:
+def show_options(declared: type[D]) -> Callable[[F], F]:
     """Show the options in place of the keyword arguments that a function takes for them."""
 
     def decorate(call: F) -> F:
@@ -72,7 +73,8 @@ def show_options(declared: type[Any]) -> Callable[[F], F]:
     return decorate
 
 
-def _declared(declared: type[Any]) -> dict[str, tuple[Any, Option]]:
+@cache
+def _declared(declared: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Option]]:
     """Return the type of each option, and the option itself."""
     hints = get_type_hints(declared, include_extras=True)
     return {name: (hint.__origin__, hint.__metadata__[0]) for name, hint in hints.items()}

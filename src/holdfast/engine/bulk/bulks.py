@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.domain import bulk, names
+from holdfast.domain import bulk
 from holdfast.domain.bulk import BulkCommand, Canary
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import BulkNotFound, InvalidInput, Refused, ResultTimeout
-from holdfast.domain.task.operate import OperatorRequest, actor_named
-from holdfast.domain.task.task import By, Task
+from holdfast.domain.task.operate import OperatorRequest
+from holdfast.domain.task.task import Task
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.bulk import requests, rounds
 from holdfast.engine.bulk.actions import ONWARD
 from holdfast.engine.bulk.order import (
@@ -29,7 +30,7 @@ from holdfast.ports import Detail, Filter
 from holdfast.runtime.deadlines import deadline
 
 if TYPE_CHECKING:
-    from holdfast.engine.core import Holdfast
+    pass
 
 SAMPLE = 10
 FOUND_LIMIT = 100
@@ -42,15 +43,7 @@ class BulkPage(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None
 
 
-class Bulks:
-    def __init__(self, app: Holdfast, by: By) -> None:
-        self._app = app
-        self._by = by
-
-    def acting_as(self, actor: str, origin: str = "") -> Bulks:
-        by = actor_named(actor, origin)
-        return Bulks(self._app, by)
-
+class Bulks(ActorCalls):
     async def preview(
         self,
         command: BulkCommand | str,
@@ -125,7 +118,7 @@ class Bulks:
             limit=check_limit(limit),
             force=force,
             from_checkpoint=from_checkpoint,
-            by=msgspec.structs.replace(self._by, reason=names.check_text("reason", reason)),
+            by=self._by_reason(reason),
         )
         return self._handle(await requests.start(self._app, order, key))
 
@@ -154,8 +147,7 @@ class Bulks:
     async def ask(self, bulk_id: str, command: str, reason: str) -> BulkInfo:
         """Stop, pause or resume the action itself."""
         await self.detail(bulk_id)
-        by = msgspec.structs.replace(self._by, reason=names.check_text("reason", reason))
-        await requests.ask(self._app, bulk_id, command, by)
+        await requests.ask(self._app, bulk_id, command, self._by_reason(reason))
         return info_of(await self.detail(bulk_id))
 
     async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:

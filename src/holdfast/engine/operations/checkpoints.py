@@ -24,11 +24,12 @@ from holdfast.domain.task import amendment, operate
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.amendment import AMEND, UNREADABLE, Amendment, Stored
 from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES, Checkpoint
-from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
+from holdfast.domain.task.operate import OperatorRequest, new_request
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, Transition
 from holdfast.encoding.codec import check_json, encode_plain
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.options import NOT_GIVEN
 from holdfast.ports import Detail
 from holdfast.runtime.compare_and_swap import compare_and_swap
@@ -49,14 +50,11 @@ async def in_thread(size: int, make: Callable[[], Transition]) -> Transition:
     return make() if size <= ASIDE_BYTES else await asyncio.to_thread(make)
 
 
-class Checkpoints:
+class Checkpoints(ActorCalls):
     def __init__(self, app: Holdfast, by: By, aside: Aside = in_thread) -> None:
         """Make the checkpoints of an app; ``aside`` runs what works on many bytes."""
-        self._app, self._by, self._aside = app, by, aside
-
-    def acting_as(self, actor: str, origin: str = "") -> Checkpoints:
-        by = actor_named(actor, origin)
-        return Checkpoints(self._app, by, self._aside)
+        super().__init__(app, by)
+        self._aside = aside
 
     async def get(self, task_id: str) -> Checkpoint | None:
         """Return the checkpoint of a task; None if it has none."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.domain import names, notification
 from holdfast.domain.errors import UnknownQueue
-from holdfast.domain.task.operate import actor_named
-from holdfast.domain.task.task import By
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.operations import switches as switching
 from holdfast.ports import LIVE_LEASES, Switch
 from holdfast.registry import OWN_QUEUES
@@ -19,17 +18,8 @@ if TYPE_CHECKING:
 BOTH = (Switch.INTAKE, Switch.CLAIMING)
 
 
-class Queues:
+class Queues(ActorCalls):
     """The queues of one app's store, in one actor's name."""
-
-    def __init__(self, app: Holdfast, by: By) -> None:
-        self._app = app
-        self._by = by
-
-    def acting_as(self, actor: str, origin: str = "") -> Queues:
-        """Return the same, in this actor's name."""
-        by = actor_named(actor, origin)
-        return Queues(self._app, by)
 
     async def pause(
         self,
@@ -72,7 +62,7 @@ class Queues:
             if queue not in known:
                 raise UnknownQueue(queue, paused=True)
         store, now = self._app.store, self._app.clock.now()
-        by = By(actor=self._by.actor, origin=self._by.origin, reason=reason)
+        by = self._by_reason(reason)
         return {
             one: await switching.turn_queue(store, one, queue, on=on, by=by, now=now)
             for one in switches

@@ -15,13 +15,12 @@ import msgspec
 from holdfast.domain import names
 from holdfast.domain.durations import LONGEST_SECONDS, seconds
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.task.operate import actor_named
-from holdfast.domain.task.task import By
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.operations import switches
 from holdfast.ports import Switch, SwitchSetting
 
 if TYPE_CHECKING:
-    from holdfast.engine.core import Holdfast
+    pass
 
 
 class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,17 +34,8 @@ class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return "held" if self.waiting_for is None else f"waiting for {self.waiting_for}"
 
 
-class Tenants:
+class Tenants(ActorCalls):
     """The tenants of one app's store, in one actor's name."""
-
-    def __init__(self, app: Holdfast, by: By) -> None:
-        self._app = app
-        self._by = by
-
-    def acting_as(self, actor: str, origin: str = "") -> Tenants:
-        """Return the same, in this actor's name."""
-        by = actor_named(actor, origin)
-        return Tenants(self._app, by)
 
     async def hold(
         self, tenant: str, *, reason: str = "", until: datetime | float | str | None = None
@@ -58,7 +48,7 @@ class Tenants:
             self._app.store,
             tenant,
             held=True,
-            by=self._actor(reason),
+            by=self._by_reason(reason),
             now=now,
             until=_end(until, now),
         )
@@ -69,7 +59,7 @@ class Tenants:
         """Let the tenant's work go on, whoever held it; False: it was not held."""
         tenant, now = names.check("tenant", tenant), self._app.clock.now()
         return await switches.turn_tenant(
-            self._app.store, tenant, held=False, by=self._actor(reason), now=now
+            self._app.store, tenant, held=False, by=self._by_reason(reason), now=now
         )
 
     async def exists(self, tenant: str) -> bool:
@@ -85,9 +75,6 @@ class Tenants:
         """Return all holds that are not over, by the tenants' names."""
         found = await switches.active_switches(self._app.store, self._app.clock.now())
         return sorted((one for one in found if one.switch is Switch.HOLD), key=lambda one: one.name)
-
-    def _actor(self, reason: str) -> By:
-        return By(actor=self._by.actor, origin=self._by.origin, reason=reason)
 
 
 def _end(until: datetime | float | str | None, now: float) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import partial
 
@@ -12,9 +11,8 @@ from holdfast.domain.errors import PlanNotFound, Refused
 from holdfast.domain.plan import commands
 from holdfast.domain.plan.commands import Members
 from holdfast.domain.plan.plan import Plan, PlanApplied, PlanChange, PlanCommand
-from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
-from holdfast.domain.task.task import By
-from holdfast.ports import Clock, Store
+from holdfast.domain.task.operate import OperatorRequest, new_request
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
 WITH_MEMBERS = frozenset({PlanCommand.RETRY, PlanCommand.ROLLBACK})
@@ -23,16 +21,7 @@ Decision = Callable[[Plan, OperatorRequest], PlanChange]
 MembersDecision = Callable[[Plan, Members, OperatorRequest], PlanChange]
 
 
-class PlanControl:
-    def __init__(
-        self, store: Callable[[], Store], clock: Clock, chance: random.Random, by: By
-    ) -> None:
-        self._store, self._clock, self._chance, self._by = store, clock, chance, by
-
-    def acting_as(self, actor: str, origin: str = "") -> PlanControl:
-        by = actor_named(actor, origin)
-        return PlanControl(self._store, self._clock, self._chance, by)
-
+class PlanControl(ActorCalls):
     async def pause(self, plan_id: str, *, reason: str = "") -> Plan:
         return await self._ask(plan_id, PlanCommand.PAUSE, commands.pause, reason)
 
@@ -69,9 +58,9 @@ class PlanControl:
         Members change only with the plan's version: those that are loaded after the plan belong to
         it, or the write is refused.
         """
-        plans, plan_id = self._store().plans, names.normalise(plan_id)
+        app, plans, plan_id = self._app, self._app.store.plans, names.normalise(plan_id)
         ask = new_request(
-            self._by, reason, now=self._clock.now(), request=new_id(self._clock, self._chance)
+            self._by, reason, now=app.clock.now(), request=new_id(app.clock, app.chance)
         )
 
         async def write(plan: Plan) -> Plan | None:
@@ -82,14 +71,14 @@ class PlanControl:
             return outcome.plan if isinstance(outcome, PlanApplied) else None
 
         async def record_refusal(plan: Plan, error: Refused) -> None:
-            await self._store().admin.audit(commands.refusal(plan, command, ask, error.code))
+            await app.store.admin.audit(commands.refusal(plan, command, ask, error.code))
 
         return await compare_and_swap(
             f"plan {plan_id}", lambda: self._load(plan_id), write, on_refusal=record_refusal
         )
 
     async def _load(self, plan_id: str) -> Plan:
-        [plan] = await self._store().plans.load([plan_id])
+        [plan] = await self._app.store.plans.load([plan_id])
         if plan is None:
             raise PlanNotFound(plan_id)
         return plan

@@ -33,6 +33,7 @@ from holdfast.domain.task.effects import effects_id, member_key
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Full, Shut
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.operations.switches import intake_is_paused
 from holdfast.engine.options import Option, complete_options, read_choice, show_options
 from holdfast.engine.plans.control import PlanControl
@@ -41,7 +42,7 @@ from holdfast.runtime import new_task
 from holdfast.runtime.plans.task_gateway import TaskGateway
 
 if TYPE_CHECKING:
-    from holdfast.engine.core import Holdfast
+    pass
 
 PART = 200  # tasks in one insert, or tenants in one look
 MOST = 100_000  # tasks in one plan
@@ -106,15 +107,12 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     exists: PlanStatus | None  # a plan of this id is there already
 
 
-class Plans:
+class Plans(ActorCalls):
     """``await app.plan("upgrade-7", [upgrade.on(order, tenant=t) for t in …], waves=…)``"""
 
-    def __init__(self, app: Holdfast, control: PlanControl) -> None:
-        self._app = app
-        self.control = control
-
-    def acting_as(self, actor: str, origin: str = "") -> Plans:
-        return Plans(self._app, self.control.acting_as(actor, origin))
+    @property
+    def control(self) -> PlanControl:
+        return PlanControl(self._app, self._by)
 
     @show_options(PlanTerms)
     async def __call__(

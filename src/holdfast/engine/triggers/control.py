@@ -17,7 +17,6 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.task.operate import OperatorRequest, new_request
 from holdfast.domain.task.placement import STOPPED
-from holdfast.domain.task.task import By
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger import schedule as times
@@ -32,6 +31,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.encoding.codec import Codec
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.handle import Handle
 from holdfast.engine.operations.switches import intake_is_paused
 from holdfast.engine.triggers.declared_triggers import zone_of
@@ -40,7 +40,7 @@ from holdfast.runtime import new_task
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
 if TYPE_CHECKING:
-    from holdfast.engine.core import Holdfast
+    pass
 
 R = TypeVar("R")
 
@@ -49,11 +49,7 @@ NEXT_MAX = 1_000
 Decision = Callable[[Trigger, OperatorRequest], TriggerChange]
 
 
-class TriggerControl:
-    def __init__(self, app: Holdfast, by: By) -> None:
-        self._app = app
-        self._by = by
-
+class TriggerControl(ActorCalls):
     async def load(self, trigger_id: str) -> Trigger:
         trigger = await self._triggers.find(names.normalise(trigger_id))
         if trigger is None:

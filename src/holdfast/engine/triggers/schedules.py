@@ -15,8 +15,6 @@ from holdfast.domain.errors import (
     TriggerConflict,
     TriggerNotFound,
 )
-from holdfast.domain.task.operate import actor_named
-from holdfast.domain.task.task import By
 from holdfast.domain.trigger import definition as defining
 from holdfast.domain.trigger import schedule as times
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
@@ -29,6 +27,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.encoding.codec import UntypedCodec
+from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.options import show_options
 from holdfast.engine.triggers.control import TriggerControl, TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms, define
@@ -36,27 +35,18 @@ from holdfast.ports import TriggerPage, TriggerStore
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
 if TYPE_CHECKING:
-    from holdfast.engine.core import Holdfast
     from holdfast.engine.declare import Submittable
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-class Schedules:
+class Schedules(ActorCalls):
     """``await app.schedule.cron("0 3 * * *", send, "ann", tz="Asia/Shanghai", name="nightly")``.
 
     The name is the trigger's id. The same name with the same definition answers with the trigger
     that is there, ended or not; with another one it is a TriggerConflict, unless ``replace=True``.
     """
-
-    def __init__(self, app: Holdfast, by: By) -> None:
-        self._app = app
-        self._control = TriggerControl(app, by)
-
-    def acting_as(self, actor: str, origin: str = "") -> Schedules:
-        by = actor_named(actor, origin)
-        return Schedules(self._app, by)
 
     @overload
     async def at(
@@ -215,6 +205,10 @@ class Schedules:
         )
 
     # -- making one
+
+    @property
+    def _control(self) -> TriggerControl:
+        return TriggerControl(self._app, self._by)
 
     @property
     def _triggers(self) -> TriggerStore:

@@ -1,0 +1,29 @@
+"""Calls that are made, and recorded in the audit, in one actor's name."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from holdfast.domain import names
+from holdfast.domain.task.operate import actor_named
+from holdfast.domain.task.task import By
+
+if TYPE_CHECKING:
+    from holdfast.engine.core import Holdfast
+
+
+class ActorCalls:
+    def __init__(self, app: Holdfast, by: By) -> None:
+        self._app, self._by = app, by
+
+    def acting_as(self, actor: str, origin: str = "") -> Self:
+        """Return the same calls in this actor's name."""
+        calls = copy(self)
+        calls._by = actor_named(actor, origin)
+        return calls
+
+    def _by_reason(self, reason: str) -> By:
+        return replace(self._by, reason=names.check_text("reason", reason))
