@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Generic,
     Protocol,
@@ -20,6 +21,7 @@ from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
 from holdfast.engine import definitions, stage_functions
+from holdfast.engine.options import Option, show_options
 from holdfast.engine.triggers.declared_triggers import Timed
 from holdfast.registry import StageDef, TaskType, UndoDef
 from holdfast.runtime.context import Context
@@ -40,15 +42,23 @@ BareAsyncCall: TypeAlias = Callable[[Context], Coroutine[Any, Any, R]]
 
 
 class TaskDescription(TypedDict, total=False):
-    tenant: str | None
-    queue: str | None
-    trace_id: str | None
-    user: Any
-    callback: str | None
+    tenant: Annotated[str | None, Option(None, "the customer or account that it belongs to")]
+    queue: Annotated[str | None, Option(None, "its queue; None: that of its type")]
+    trace_id: Annotated[str | None, Option(None, "the trace that it belongs to")]
+    user: Annotated[Any, Option(None, "any JSON value, which it carries")]
+    callback: Annotated[
+        str | None, Option(None, "a URL that is notified when it has ended or waits for a person")
+    ]
 
 
 class SubmitOptions(TaskDescription, total=False):
-    key: str | None
+    key: Annotated[
+        str | None, Option(None, "a second submission with the same tenant and key finds the first")
+    ]
+
+
+class SubmitManyOptions(TaskDescription, total=False):
+    keys: Annotated[Iterable[str] | None, Option(None, "one key for each payload")]
 
 
 class Submittable(Timed[P], Generic[P, R]):
@@ -66,32 +76,12 @@ class Submittable(Timed[P], Generic[P, R]):
     @overload
     async def submit(self, payload: P, **options: Unpack[SubmitOptions]) -> Handle[R]: ...
 
+    @show_options(SubmitOptions)
     def submit(
-        self,
-        payload: Any = None,
-        *,
-        tenant: str | None = None,
-        key: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | None = None,
+        self, payload: Any = None, **options: Unpack[SubmitOptions]
     ) -> Coroutine[Any, Any, Handle[R]]:
-        """Submit a task, which is durable when this returns.
-
-        A second submission with the same ``tenant`` and ``key`` returns the first task.
-        ``callback`` is a URL that is notified when the task has ended or waits for a person.
-        """
-        return self._app.submit(
-            self.declared,
-            payload,
-            tenant=tenant,
-            key=key,
-            queue=queue,
-            trace_id=trace_id,
-            user=user,
-            callback=callback,
-        )
+        """Submit a task, which is durable when this returns."""
+        return self._app.submit(self.declared, payload, **options)
 
     @overload
     def on(
@@ -101,53 +91,21 @@ class Submittable(Timed[P], Generic[P, R]):
     @overload
     def on(self, payload: P, **options: Unpack[TaskDescription]) -> Planned: ...
 
-    def on(
-        self,
-        payload: Any = None,
-        *,
-        tenant: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | None = None,
-    ) -> Planned:
+    @show_options(TaskDescription)
+    def on(self, payload: Any = None, **options: Unpack[TaskDescription]) -> Planned:
         """Describe a task for a plan: ``app.plan("v7", [send.on(to, tenant=t) for t in …])``."""
-        return self._app.describe_task(
-            self.declared,
-            payload,
-            tenant=tenant,
-            queue=queue,
-            trace_id=trace_id,
-            user=user,
-            callback=callback,
-        )
+        return self._app.describe_task(self.declared, payload, **options)
 
+    @show_options(SubmitManyOptions)
     async def submit_many(
-        self,
-        payloads: Iterable[P],
-        *,
-        keys: Iterable[str] | None = None,
-        tenant: str | None = None,
-        queue: str | None = None,
-        trace_id: str | None = None,
-        user: Any = None,
-        callback: str | None = None,
+        self, payloads: Iterable[P], **options: Unpack[SubmitManyOptions]
     ) -> list[Handle[R]]:
-        """Submit one task for each payload, in their order; ``keys`` has one key for each.
+        """Submit one task for each payload, in their order.
 
         An invalid payload refuses the whole call. `SubmittedInPart` says which tasks were accepted
         when others were not.
         """
-        return await self._app.submit_many(
-            self.declared,
-            payloads,
-            keys=keys,
-            tenant=tenant,
-            queue=queue,
-            trace_id=trace_id,
-            user=user,
-            callback=callback,
-        )
+        return await self._app.submit_many(self.declared, payloads, **options)
 
 
 class PlainCall(Generic[P, C]):

@@ -13,6 +13,7 @@ from holdfast.domain.task.checkpoint import DEFAULT, RESTART, SUSPEND, Policy
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
 from holdfast.engine import stage_functions
+from holdfast.engine.stage_functions import name_of
 from holdfast.registry import StageDef, TaskType
 from holdfast.settings import Settings
 
@@ -81,7 +82,7 @@ def define_stage(
     hints = hints_of(call)
     stage_functions.check_context(call, hints)
     returned = hints.get("return", Any)
-    name = name or _name_of(call)
+    name = name or name_of(call)
     result: Codec[Any] = Codec(
         type(None) if returned is None else returned,
         limit_bytes=result_limit_bytes,
@@ -110,14 +111,14 @@ def takes_payload(call: Callable[..., Any]) -> bool:
     if not inspect.isfunction(call) and not inspect.ismethod(call):
         raise DeclarationError(f"{call!r} is not a function; wrap it in one")
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-        raise DeclarationError(f"{_name_of(call)} is a generator; a stage returns once")
+        raise DeclarationError(f"{name_of(call)} is a generator; a stage returns once")
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(call).parameters.values()
     taken = [p for p in parameters if p.kind in kinds and p.default is p.empty]
     demanded = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     if not 1 <= len(taken) <= 2 or demanded:
         raise DeclarationError(
-            f"{_name_of(call)} must take a Context and at most one payload; "
+            f"{name_of(call)} must take a Context and at most one payload; "
             "for several values use a dataclass or a model"
         )
     return len(taken) == 2
@@ -128,10 +129,6 @@ def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
         return get_type_hints(call, include_extras=True)
     except NameError as error:
         raise DeclarationError(
-            f"{_name_of(call)}: its annotations cannot be read ({error}); "
+            f"{name_of(call)}: its annotations cannot be read ({error}); "
             "declare the types at the module's top level"
         ) from error
-
-
-def _name_of(call: Callable[..., Any]) -> str:
-    return getattr(call, "__name__", repr(call))

@@ -20,7 +20,7 @@ def check_context(call: Callable[..., Any], hints: dict[str, Any]) -> None:
     given = hints.get(first.name, Any)
     if not _takes_context(given):
         raise DeclarationError(
-            f"{_name_of(call)} takes {_describe(given)} first, and is given the Context: "
+            f"{name_of(call)} takes {_describe(given)} first, and is given the Context: "
             f"write {_right_signature(call, hints)}"
         )
 
@@ -32,11 +32,11 @@ def check_payload(call: Callable[..., Any], hints: dict[str, Any], payload: Any,
         return
     if payload in _ANY:
         raise DeclarationError(
-            f"{_name_of(call)} takes {_describe(given)}, and workflow {of!r} has no payload type: "
+            f"{name_of(call)} takes {_describe(given)}, and workflow {of!r} has no payload type: "
             f"write app.workflow({of!r}, payload={_type_name(given)})"
         )
     raise DeclarationError(
-        f"{_name_of(call)} takes {_describe(given)}, and the payload of workflow {of!r} is "
+        f"{name_of(call)} takes {_describe(given)}, and the payload of workflow {of!r} is "
         f"{_describe(payload)}: write the same type in both places"
     )
 
@@ -131,7 +131,7 @@ def _right_signature(call: Callable[..., Any], hints: dict[str, Any]) -> str:
     others = [name for name in names if not _takes_context(hints.get(name, Any))]
     payload = f", {others[0]}: {_type_name(hints[others[0]])}" if others else ""
     start = "async def" if inspect.iscoroutinefunction(call) else "def"
-    return f"{start} {_name_of(call)}(ctx: Context{payload})"
+    return f"{start} {name_of(call)}(ctx: Context{payload})"
 
 
 def _describe(given: Any) -> str:
@@ -142,5 +142,5 @@ def _type_name(given: Any) -> str:
     return given.__name__ if isinstance(given, type) and not get_args(given) else str(given)
 
 
-def _name_of(call: Callable[..., Any]) -> str:
+def name_of(call: Callable[..., Any]) -> str:
     return getattr(call, "__name__", repr(call))

@@ -13,19 +13,16 @@ from holdfast.domain import names
 from holdfast.domain.error_text import bare_name
 from holdfast.domain.errors import (
     HoldfastError,
-    IntakePaused,
     InvalidInput,
     InvalidPayload,
-    KeyConflict,
     PartlyUnavailable,
-    QueueFull,
     Refused,
     StoreUnavailable,
     SubmittedInPart,
 )
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.trace import is_traceparent
-from holdfast.domain.task.transition import Conflict, Full, Insertion, Shut, Submission
+from holdfast.domain.task.transition import Insertion, Submission
 from holdfast.engine.handle import Handle
 from holdfast.engine.plans.create import Planned
 from holdfast.engine.queue_watch import QueueWatch
@@ -107,9 +104,7 @@ class Submitter:
                 span.tell(task_id=task_id)
         else:
             task_id = await self._submit(declared, payload, key, terms)
-        watch, queue = self._queue_watch, queue or declared.queue
-        if watch is not None and self._app.clock.steady() >= watch.due.get(queue, -math.inf):
-            watch.check(queue)
+        self._watch_queue(queue or declared.queue)
         return Handle(self._app, task_id, declared.result)
 
     async def _submit(
@@ -119,7 +114,7 @@ class Submitter:
         keys = None if key is None else [names.check("key", key)]
         record = new_task.record(declared, now=self._app.clock.now(), **terms)
         [submission] = self._submissions(declared, record, [body], keys)
-        return self._accept(submission, await self._put(submission))
+        return new_task.accepted_id(submission.task, await self._put(submission), self._queue_limit)
 
     async def submit_many(
         self,
@@ -144,10 +139,13 @@ class Submitter:
                 span.tell(tasks=len(ids))
         else:
             ids = await self._many(declared, payloads, keys, terms)
-        watch, queue = self._queue_watch, terms.get("queue") or declared.queue
+        self._watch_queue(terms.get("queue") or declared.queue)
+        return [Handle(self._app, task_id, declared.result) for task_id in ids]
+
+    def _watch_queue(self, queue: str) -> None:
+        watch = self._queue_watch
         if watch is not None and self._app.clock.steady() >= watch.due.get(queue, -math.inf):
             watch.check(queue)
-        return [Handle(self._app, task_id, declared.result) for task_id in ids]
 
     def describe_task(
         self, declared: TaskType, payload: Any, **terms: Unpack[SubmitTerms]
@@ -213,7 +211,9 @@ class Submitter:
                 bulk.errors[number] = answer
                 continue
             try:
-                bulk.accepted[number] = self._accept(submission, answer)
+                bulk.accepted[number] = new_task.accepted_id(
+                    submission.task, answer, self._queue_limit
+                )
             except Refused as error:
                 bulk.errors[number] = error
 
@@ -226,16 +226,6 @@ class Submitter:
         if self._refusals.causes:
             self._refusals.flush()
         return inserted
-
-    def _accept(self, submission: Submission, answer: Insertion) -> str:
-        if isinstance(answer, Conflict):
-            task = submission.task
-            raise KeyConflict(task.tenant, task.key or "", answer.task_id)
-        if isinstance(answer, Full):
-            raise QueueFull(answer.queue, self._queue_limit)
-        if isinstance(answer, Shut):
-            raise IntakePaused(answer.queue)
-        return answer.task_id
 
     def _submissions(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from holdfast.domain.backoff import doubled_seconds, shorten
 from holdfast.ports import Clock
@@ -24,18 +24,10 @@ async def sleep(clock: Clock, seconds: float) -> None:
 
 async def wait_for_all(clock: Clock, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
     """Wait until all of them are done, but no longer than that."""
-    if not tasks:
-        return
-    timer = asyncio.create_task(sleep(clock, seconds))
-    all_done = asyncio.create_task(_wait(tasks))
-    await asyncio.wait((timer, all_done), return_when=asyncio.FIRST_COMPLETED)
-    for task in (timer, all_done):
-        task.cancel()
-    await asyncio.gather(timer, all_done, return_exceptions=True)
-
-
-async def _wait(tasks: Sequence[asyncio.Task[None]]) -> None:
-    await asyncio.wait(tasks)
+    if tasks:
+        with suppress(TimeoutError):
+            async with deadline(clock, seconds):
+                await asyncio.wait(tasks)
 
 
 async def back_off(clock: Clock, chance: random.Random, tries: int) -> None:

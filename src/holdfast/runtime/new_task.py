@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain import names
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import IntakePaused, InvalidInput, KeyConflict, QueueFull
 from holdfast.domain.task import decide
 from holdfast.domain.task.effects import effects_id, key_required
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Submission
+from holdfast.domain.task.transition import Conflict, Full, Insertion, Shut, Submission
 from holdfast.domain.trigger.definition import canonical
 from holdfast.encoding.codec import encode_plain
 from holdfast.ports import Store
@@ -73,31 +74,29 @@ def submissions(
     *,
     effects_namespace: str | None = None,
 ) -> list[Submission]:
-    tenant, home = record.tenant, store.partitioned_id
-    if keys is None:
-        if effects_namespace is not None:
-            raise key_required(record.type)
-        return [
-            decide.submit(replace(record, id=home(made, tenant=tenant, key=None)), body, "")
-            for made, body in zip(ids, bodies, strict=True)
-        ]
-    return [
-        decide.submit(
-            replace(
-                record,
-                id=home(made, tenant=tenant, key=key),
-                key=key,
-                effects=_effects(effects_namespace, record, key),
-            ),
-            body,
-            digest(record.type, body, record.callback),
-        )
-        for made, body, key in zip(ids, bodies, keys, strict=True)
-    ]
+    if keys is None and effects_namespace is not None:
+        raise key_required(record.type)
+    tenant, made = record.tenant, list[Submission]()
+    for task_id, body, key in zip(ids, bodies, keys or repeat(None, len(ids)), strict=True):
+        task = replace(record, id=store.partitioned_id(task_id, tenant=tenant, key=key), key=key)
+        if key is not None and effects_namespace is not None:
+            effects = effects_id(effects_namespace, record.type, tenant, key)
+            task = replace(task, effects=effects)
+        known_by = "" if key is None else digest(record.type, body, record.callback)
+        made.append(decide.submit(task, body, known_by))
+    return made
 
 
-def _effects(namespace: str | None, record: Task, key: str) -> str | None:
-    return None if namespace is None else effects_id(namespace, record.type, record.tenant, key)
+def accepted_id(task: Task, answer: Insertion, queue_limit: int) -> str:
+    """Return the id under which the store accepted a task, or raise why it did not."""
+    match answer:
+        case Conflict(task_id):
+            raise KeyConflict(task.tenant, task.key or "", task_id)
+        case Full(queue):
+            raise QueueFull(queue, queue_limit)
+        case Shut(queue):
+            raise IntakePaused(queue)
+    return answer.task_id
 
 
 def digest(name: str, body: bytes, callback: str | None = None) -> str:

@@ -88,10 +88,10 @@ async def test_a_plan_names_those_that_a_retry_would_start_over(bench: Bench) ->
     flow = bench.flows["restart"]
     plan = await bench.app.plan("p-1", [flow.on(None, tenant=f"t-{n}") for n in range(3)])
     await bench.engine.advance("1m")
-    assert await plan.starting_over() == []
+    assert await plan.expired_checkpoints() == []
     await bench.engine.advance("8d")
     ids = {handle.id for handle in await plan.tasks()}
-    assert set(await plan.starting_over()) == ids
+    assert set(await plan.expired_checkpoints()) == ids
 
 
 async def test_a_bulk_retry_refuses_those_whose_checkpoint_is_gone(bench: Bench) -> None:

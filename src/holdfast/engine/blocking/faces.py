@@ -44,11 +44,21 @@ A = ParamSpec("A")
 F = TypeVar("F", bound=Face[Any])
 
 
-class BlockingHandle(Face[Handle[R]], Generic[R], of=Handle):
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+H = TypeVar("H", bound=_Identified)
+
+
+class HandleFace(Face[H]):
     @property
     def id(self) -> str:
         return self._part.id
 
+
+class BlockingHandle(HandleFace[Handle[R]], Generic[R], of=Handle):
     result = blocking(Handle.result)
     info = blocking(Handle.info)
     envelope = blocking(Handle.envelope)
@@ -62,11 +72,7 @@ class BlockingHandle(Face[Handle[R]], Generic[R], of=Handle):
     amend = blocking(Handle.amend)
 
 
-class BlockingPlanHandle(Face[PlanHandle], of=PlanHandle):
-    @property
-    def id(self) -> str:
-        return self._part.id
-
+class BlockingPlanHandle(HandleFace[PlanHandle], of=PlanHandle):
     info = blocking(PlanHandle.info)
     tasks = blocking_tasks(PlanHandle.tasks)
     events = blocking(PlanHandle.events)
@@ -74,17 +80,13 @@ class BlockingPlanHandle(Face[PlanHandle], of=PlanHandle):
     resume = blocking(PlanHandle.resume)
     cancel = blocking(PlanHandle.cancel)
     retry = blocking(PlanHandle.retry)
-    starting_over = blocking(PlanHandle.starting_over)
+    expired_checkpoints = blocking(PlanHandle.expired_checkpoints)
     forecast = blocking(PlanHandle.forecast)
     rollback = blocking(PlanHandle.rollback)
     wait = blocking(PlanHandle.wait)
 
 
-class BlockingTrigger(Face[TriggerHandle[R]], Generic[R], of=TriggerHandle):
-    @property
-    def id(self) -> str:
-        return self._part.id
-
+class BlockingTrigger(HandleFace[TriggerHandle[R]], Generic[R], of=TriggerHandle):
     info = blocking(TriggerHandle.info)
     next = blocking(TriggerHandle.next)
     fire = blocking_task(TriggerHandle.fire)
@@ -93,11 +95,7 @@ class BlockingTrigger(Face[TriggerHandle[R]], Generic[R], of=TriggerHandle):
     cancel = blocking(TriggerHandle.cancel)
 
 
-class BlockingBulkHandle(Face[BulkHandle], of=BulkHandle):
-    @property
-    def id(self) -> str:
-        return self._part.id
-
+class BlockingBulkHandle(HandleFace[BulkHandle], of=BulkHandle):
     info = blocking(BulkHandle.info)
     stop = blocking(BulkHandle.stop)
     pause = blocking(BulkHandle.pause)
@@ -212,15 +210,15 @@ def _submitting_many(
 def _submitting(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     """Derive a method of the app from one of a task type, which becomes its first parameter."""
 
-    @wraps(method)
     def submit(self: Blocking, what: Any, /, *arguments: Any, **options: Any) -> Any:
         return face_of(self._thread, self.call(method(what, *arguments, **options)))
 
-    own, of_method = (inspect.signature(one, follow_wrapped=False) for one in (submit, method))
-    first = list(own.parameters.values())[:2]
-    rest = list(of_method.parameters.values())[1:]
-    submit.__signature__ = of_method.replace(parameters=[*first, *rest])  # type: ignore[attr-defined]
-    return submit
+    first = list(inspect.signature(submit).parameters.values())[:2]
+    shown = inspect.signature(method)
+    derived = wraps(method)(submit)
+    parameters = [*first, *list(shown.parameters.values())[1:]]
+    derived.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return derived
 
 
 class _PartFace(Generic[F]):

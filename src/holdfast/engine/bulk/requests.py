@@ -17,16 +17,14 @@ from holdfast.clock import new_id
 from holdfast.domain import bulk, names
 from holdfast.domain.errors import (
     BulkNotFound,
-    IntakePaused,
     KeyConflict,
-    QueueFull,
     Refused,
 )
 from holdfast.domain.task import decide, operate
 from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Task
-from holdfast.domain.task.transition import Applied, Conflict, Full, Shut, Submission, Transition
+from holdfast.domain.task.transition import Applied, Conflict, Submission, Transition
 from holdfast.engine.bulk.order import BulkOrder, actor_of
 from holdfast.runtime import new_task
 from holdfast.runtime.compare_and_swap import compare_and_swap
@@ -42,15 +40,11 @@ async def start(app: Holdfast, order: BulkOrder, key: str | None) -> str:
     submission = _submission(app, order, key)
     limit = app.settings.queue_limit
     [answer] = await app.store.tasks.insert([submission], depth_limit=limit)
-    match answer:
-        case Conflict(task_id):
-            raise KeyConflict(order.where.tenant, key or "", task_id)
-        case Full(queue):
-            raise QueueFull(queue, limit)
-        case Shut(queue):
-            raise IntakePaused(queue)
-    await _let_go(app, answer.task_id, order)
-    return answer.task_id
+    if isinstance(answer, Conflict):
+        raise KeyConflict(order.where.tenant, key or "", answer.task_id)
+    bulk_id = new_task.accepted_id(submission.task, answer, limit)
+    await _let_go(app, bulk_id, order)
+    return bulk_id
 
 
 async def _let_go(app: Holdfast, bulk_id: str, order: BulkOrder) -> None:

@@ -11,9 +11,7 @@ import msgspec
 
 from holdfast.clock import new_id
 from holdfast.domain import names
-from holdfast.domain.audit import Audit
 from holdfast.domain.errors import (
-    CheckpointTooLarge,
     InvalidInput,
     Refused,
     SerialisationError,
@@ -23,16 +21,17 @@ from holdfast.domain.hidden_values import keep_hidden
 from holdfast.domain.task import amendment, operate
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.amendment import AMEND, UNREADABLE, Amendment, Stored
-from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES, Checkpoint
+from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.operate import OperatorRequest, new_request
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, Transition
-from holdfast.encoding.codec import check_json, encode_plain
+from holdfast.encoding.codec import encode_plain
 from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.options import NOT_GIVEN
 from holdfast.ports import Detail
 from holdfast.runtime.compare_and_swap import compare_and_swap
+from holdfast.runtime.worker.stage_errors import check_data
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
@@ -218,7 +217,9 @@ class Checkpoints(ActorCalls):
             return msgspec.structs.replace(transition, after=outcome.task)
 
         async def record_refusal(detail: Detail, error: Refused) -> None:
-            await store.admin.audit(_refusal(detail.task, command, ask, error, amends=amends))
+            refused = operate.refusal(detail.task, command, ask, error.code)
+            refused = msgspec.structs.replace(refused, command=AMEND if amends else command)
+            await store.admin.audit(refused)
 
         written = await compare_and_swap(
             f"task {task_id}", lambda: self._detail(task_id), write, on_refusal=record_refusal
@@ -232,13 +233,6 @@ class Checkpoints(ActorCalls):
         if detail is None:
             raise TaskNotFound(task_id)
         return detail
-
-
-def _refusal(
-    task: Task, command: Command, ask: OperatorRequest, error: Refused, *, amends: bool
-) -> Audit:
-    refused = operate.refusal(task, command, ask, error.code)
-    return msgspec.structs.replace(refused, command=AMEND if amends else command)
 
 
 def _checkpoint_of(detail: Detail) -> Checkpoint | None:
@@ -274,10 +268,7 @@ def _data(data: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise InvalidInput("data is a mapping of names to values")
     kept = dict(data)
-    check_json(kept, "data")
-    size = len(msgspec.json.encode(kept))
-    if size > DATA_LIMIT_BYTES:
-        raise CheckpointTooLarge(size, DATA_LIMIT_BYTES)
+    check_data(kept, "data")
     return kept
 
 

@@ -110,52 +110,14 @@ async def forecast(
 ) -> Forecast:
     """Return which tasks would start over, judged by the first ``LOOKED_AT`` that go on."""
     going = [task for task in tasks if task.continues_from_checkpoint]
-    over = await _starting_over(store, going[:LOOKED_AT], now=now, find=find)
+    judged = going[:LOOKED_AT]
+    outlooks = await _outlooks(store, judged, now=now, find=find)
     return Forecast(
-        ids=tuple(over),
-        judged=min(len(going), LOOKED_AT),
+        ids=tuple(outlook.task_id for outlook in outlooks if outlook.starts_over),
+        judged=len(judged),
         total=len(going),
-        code_unknown=unknown_types(going[:LOOKED_AT], find),
+        code_unknown=unknown_types(judged, find),
     )
-
-
-def unknown_types(tasks: Iterable[Task], find: Find) -> tuple[str, ...]:
-    """Return the types of the tasks that this process does not declare: their checkpoints were
-    judged by what the code said that saved them."""
-    return tuple(sorted(one for one in {task.type for task in tasks} if find(one) is None))
-
-
-async def _starting_over(
-    store: Store, asked: Sequence[Task], *, now: float, find: Find
-) -> list[str]:
-    found: list[str] = []
-    for start in range(0, len(asked), AT_ONCE):
-        page = asked[start : start + AT_ONCE]
-        looks = (look_ahead(store, task, now=now, find=find) for task in page)
-        ahead = await asyncio.gather(*looks)
-        found += [one.task_id for one in ahead if one is not None and one.starts_over]
-    return found
-
-
-class Judged(msgspec.Struct, frozen=True):
-    """Tasks that go on from a checkpoint, and what is to be told of those where it is no good."""
-
-    tasks: list[Task]
-    outlooks: list[Outlook]
-
-
-async def looks_ahead(
-    store: Store, ids: Sequence[str], *, now: float, find: Find = not_known
-) -> Judged:
-    found = Judged([], [])
-    for start in range(0, len(ids), AT_ONCE):
-        loaded = await store.views.load(ids[start : start + AT_ONCE])
-        tasks = [one for one in loaded if one is not None and one.continues_from_checkpoint]
-        looks = (look_ahead(store, task, now=now, find=find) for task in tasks)
-        ahead = await asyncio.gather(*looks)
-        found.tasks.extend(tasks)
-        found.outlooks.extend(one for one in ahead if one is not None)
-    return found
 
 
 async def forecast_of_plan(
@@ -167,21 +129,47 @@ async def forecast_of_plan(
     tasks = await store.plans.tasks(plan_id)
     if tasks is None:
         return Forecast()
-    failed = sorted(index for index, one in members.items() if one.state is MemberState.FAILED)
-    judged, found = [tasks.ids[index] for index in failed[:LOOKED_AT]], list[str]()
-    unknown = set[str]()
-    for start in range(0, len(judged), AT_ONCE):
-        ids = judged[start : start + AT_ONCE]
-        loaded = [
-            task
-            for task in await store.views.load(ids)
-            if task is not None and task.continues_from_checkpoint
-        ]
-        found += await _starting_over(store, loaded, now=now, find=find)
-        unknown.update(unknown_types(loaded, find))
-    return Forecast(
-        ids=tuple(found),
-        judged=len(judged),
-        total=len(failed),
-        code_unknown=tuple(sorted(unknown)),
-    )
+    failed = sorted(i for i, member in members.items() if member.state is MemberState.FAILED)
+    judged = [tasks.ids[index] for index in failed[:LOOKED_AT]]
+    ahead = await forecast(store, await _load_continuing(store, judged), now=now, find=find)
+    return msgspec.structs.replace(ahead, judged=len(judged), total=len(failed))
+
+
+def unknown_types(tasks: Iterable[Task], find: Find) -> tuple[str, ...]:
+    """Return the types of the tasks that this process does not declare: their checkpoints were
+    judged by what the code said that saved them."""
+    return tuple(sorted(name for name in {task.type for task in tasks} if find(name) is None))
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """Tasks that go on from a checkpoint, and the outlooks of those where it is no longer good."""
+
+    tasks: list[Task]
+    outlooks: list[Outlook]
+
+
+async def looks_ahead(
+    store: Store, ids: Sequence[str], *, now: float, find: Find = not_known
+) -> Judged:
+    tasks = await _load_continuing(store, ids)
+    return Judged(tasks, await _outlooks(store, tasks, now=now, find=find))
+
+
+async def _load_continuing(store: Store, ids: Sequence[str]) -> list[Task]:
+    """Load those of the tasks that would go on from a checkpoint."""
+    tasks: list[Task] = []
+    for start in range(0, len(ids), AT_ONCE):
+        loaded = await store.views.load(ids[start : start + AT_ONCE])
+        tasks += [task for task in loaded if task is not None and task.continues_from_checkpoint]
+    return tasks
+
+
+async def _outlooks(
+    store: Store, tasks: Sequence[Task], *, now: float, find: Find
+) -> list[Outlook]:
+    outlooks: list[Outlook] = []
+    for start in range(0, len(tasks), AT_ONCE):
+        page = tasks[start : start + AT_ONCE]
+        ahead = await asyncio.gather(*(look_ahead(store, t, now=now, find=find) for t in page))
+        outlooks += [outlook for outlook in ahead if outlook is not None]
+    return outlooks

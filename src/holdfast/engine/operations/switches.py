@@ -26,9 +26,9 @@ async def active_switches(store: Store, now: float) -> list[SwitchSetting]:
 
 async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
     """Return one of these queues whose intake is paused; None if there is none."""
-    for thrown in await store.admin.switches():
-        if thrown.switch is Switch.INTAKE and thrown.name in queues:
-            return thrown.name
+    for setting in await store.admin.switches():
+        if setting.switch is Switch.INTAKE and setting.name in queues:
+            return setting.name
     return None
 
 
@@ -47,27 +47,25 @@ async def turn_queue(
     return await store.admin.set_switch(switch, queue, on=on, audit=entry)
 
 
-def format_switch(thrown: SwitchSetting, now: float, reason: str) -> str:
+def format_switch(setting: SwitchSetting, now: float, reason: str) -> str:
     """Return the state of a queue in words: what, since when, by whom, why, and how to undo it.
 
     ``reason`` is the reason as it may be shown.
     """
-    if thrown.switch is Switch.HOLD:
-        return format_hold(thrown, now, reason)
-    what, queue, by = thrown.switch, thrown.name, thrown.by
-    place = f" on {by.origin}" if by.origin else ""
-    why = f" ({reason})" if reason else ""
+    if setting.switch is Switch.HOLD:
+        return format_hold(setting, now, reason)
+    what, queue = setting.switch, setting.name
     return (
-        f"{what} of queue {queue} is paused since {span(now - thrown.at)} by {by.actor}{place}"
-        f"{why}; resume: `holdfast queues resume {queue} --{what}` or "
+        f"{what} of queue {queue} is paused {_since(setting, now, reason)}; "
+        f"resume: `holdfast queues resume {queue} --{what}` or "
         f"POST /internal/queues/{queue}/{what}/resume"
     )
 
 
-def format_switch_for_tenant(thrown: SwitchSetting, now: float) -> str:
+def format_switch_for_tenant(setting: SwitchSetting, now: float) -> str:
     """Return the state of a queue in words, for readers who may not know who paused it."""
     return (
-        f"{thrown.switch} of queue {thrown.name} is paused since {span(now - thrown.at)}; an "
+        f"{setting.switch} of queue {setting.name} is paused since {span(now - setting.at)}; an "
         "operator of all tenants can resume it"
     )
 
@@ -84,15 +82,18 @@ async def turn_tenant(
 
 def format_hold(hold: SwitchSetting, now: float, reason: str) -> str:
     """Return who holds a tenant, since when, why, until when, and how to release it."""
-    by = hold.by
-    place = f" on {by.origin}" if by.origin else ""
-    why = f" ({reason})" if reason else ""
     end = f", until {iso(hold.until)}" if hold.until is not None else ""
     return (
-        f"tenant {hold.name} is held since {span(now - hold.at)} by {by.actor}{place}{why}{end}; "
+        f"tenant {hold.name} is held {_since(hold, now, reason)}{end}; "
         f"release: `holdfast tenants release {hold.name}` or "
         f"POST /internal/tenants/{hold.name}/release"
     )
+
+
+def _since(setting: SwitchSetting, now: float, reason: str) -> str:
+    by, why = setting.by, f" ({reason})" if reason else ""
+    place = f" on {by.origin}" if by.origin else ""
+    return f"since {span(now - setting.at)} by {by.actor}{place}{why}"
 
 
 def format_hold_for_tenant(hold: SwitchSetting, now: float) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.clock import new_id, new_ids
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
-from holdfast.domain.errors import IntakePaused, InvalidPlan, PlanConflict, QueueFull, TenantsBusy
+from holdfast.domain.errors import IntakePaused, InvalidPlan, PlanConflict, TenantsBusy
 from holdfast.domain.plan import commands, waves
 from holdfast.domain.plan.events import PlanCreated
 from holdfast.domain.plan.plan import (
@@ -32,7 +32,6 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.effects import effects_id, member_key
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Full, Shut
 from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.operations.switches import intake_is_paused
 from holdfast.engine.options import Option, complete_options, read_choice, show_options
@@ -191,7 +190,8 @@ class Plans(ActorCalls):
 
     async def _fill(self, plan: Plan, tasks: Sequence[Planned]) -> None:
         """Insert the plan's tasks, held; those that an earlier call inserted are found again."""
-        app, kept = self._app, await self._app.store.plans.tasks(plan.id)
+        app, limit = self._app, self._app.settings.queue_limit
+        kept = await app.store.plans.tasks(plan.id)
         assert kept is not None
         for start in range(0, len(tasks), PART):
             part = slice(start, start + PART)
@@ -201,11 +201,9 @@ class Plans(ActorCalls):
                     zip(tasks[part], kept.ids[part], strict=True), start=start + 1
                 )
             ]
-            for answer in await app.store.tasks.insert(batch, depth_limit=app.settings.queue_limit):
-                if isinstance(answer, Full):
-                    raise QueueFull(answer.queue, app.settings.queue_limit)
-                if isinstance(answer, Shut):
-                    raise IntakePaused(answer.queue)
+            answers = await app.store.tasks.insert(batch, depth_limit=limit)
+            for submission, answer in zip(batch, answers, strict=True):
+                new_task.accepted_id(submission.task, answer, limit)
             await asyncio.sleep(0)
         request = new_id(app.clock, app.chance)
         seal = commands.seal(plan, now=app.clock.now(), request=request)

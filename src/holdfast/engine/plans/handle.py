@@ -94,9 +94,9 @@ class PlanHandle:
         """Run the failed tasks again, from their checkpoints."""
         return (await self._control.retry(self.id, reason=reason)).status
 
-    async def starting_over(self) -> list[str]:
-        """Return the failed tasks that a retry would start over, because their checkpoint is no
-        good.
+    async def expired_checkpoints(self) -> list[str]:
+        """Return the failed tasks that a retry would start over, because their checkpoint has
+        expired.
 
         The first 1 000 that failed are judged: `forecast` says of how many.
         """

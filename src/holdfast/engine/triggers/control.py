@@ -40,7 +40,7 @@ from holdfast.runtime import new_task
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
 if TYPE_CHECKING:
-    pass
+    from holdfast.engine.core import Holdfast
 
 R = TypeVar("R")
 
@@ -136,12 +136,9 @@ class TriggerControl(ActorCalls):
                 return bytes(trigger.payload) if one.make is None else one.make(now)
         raise InvalidInput(f"trigger {trigger.id} is declared in code, but not here; fire it there")
 
-    def handle_of(self, task_id: str, result: Codec[R]) -> Handle[R]:
-        return Handle(self._app, task_id, result)
-
     @property
-    def now(self) -> float:
-        return self._app.clock.now()
+    def app(self) -> Holdfast:
+        return self._app
 
     @property
     def _triggers(self) -> TriggerStore:
@@ -170,14 +167,14 @@ class TriggerHandle(Generic[R]):
         if trigger.status not in UNFINISHED:
             return []
         zone = zone_of(trigger.schedule)
-        found = times.upcoming(trigger.schedule, self._control.now, count)
-        return [datetime.fromtimestamp(at, zone) for at in found]
+        upcoming = times.upcoming(trigger.schedule, self._control.app.clock.now(), count)
+        return [datetime.fromtimestamp(at, zone) for at in upcoming]
 
     async def fire(self, reason: str = "") -> Handle[R]:
         """Submit a task now, whatever the policies are; the fire times stay. A single one is done
         then."""
         task_id = await self._control.fire(self.id, reason)
-        return self._control.handle_of(task_id, self._result)
+        return Handle(self._control.app, task_id, self._result)
 
     async def pause(self, reason: str = "") -> TriggerStatus:
         return await self._ask(TriggerCommand.PAUSE, firing.pause, reason)

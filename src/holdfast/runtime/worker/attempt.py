@@ -14,7 +14,6 @@ import msgspec
 
 from holdfast.domain.errors import Snooze, StageTimeout
 from holdfast.domain.task.decide import Done, Failed, Snoozed
-from holdfast.domain.task.task import Task
 from holdfast.ports import Clock, Timer, scope
 from holdfast.ports.tracing import Span
 from holdfast.registry import StageDef, UndoDef
@@ -31,17 +30,15 @@ from holdfast.runtime.worker.meter import (
     UNDONE,
 )
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningStages, RunningTask, Stop
-from holdfast.runtime.worker.stage_errors import StageErrors, check_data
+from holdfast.runtime.worker.stage_errors import CalledTask, StageErrors, check_data
 from holdfast.runtime.worker.threads import Raised, Threads
 
 EARLY_SECONDS = 0.001  # a loop's timer may ring so much before its time
 
 
-class StageCaller(Protocol):
+class StageCaller(CalledTask, Protocol):
     """A run at the moment when it calls a function."""
 
-    running: RunningTask
-    task: Task
     payload: Any
     data: Mapping[str, Any]
     results: dict[str, bytes]

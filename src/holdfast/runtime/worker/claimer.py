@@ -188,17 +188,14 @@ class Lanes:
         self._was_aside = False  # the last claim was for deliveries alone
         self._more_aside = False  # the last such claim was filled
 
-    def begin(self, queue: str) -> None:
+    def begin(self, queue: str, tasks: int = 1) -> None:
         if queue == notification.QUEUE:
-            self._delivering += 1
+            self._delivering += tasks
         else:
-            self._working += 1
+            self._working += tasks
 
     def end(self, queue: str) -> None:
-        if queue == notification.QUEUE:
-            self._delivering -= 1
-        else:
-            self._working -= 1
+        self.begin(queue, -1)
 
     @property
     def has_room_aside(self) -> bool:

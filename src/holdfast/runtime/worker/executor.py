@@ -50,7 +50,7 @@ class Executor:
         self.held_tenants.note_claim(claimed.task.tenant)
         run = self.open(claimed, running)
         if self.clock.steady() >= running.safe_until:
-            return await run.give_back("the claim was answered too late", interrupted=False)
+            return await run.give_back("the claim was answered too late")
         if run.is_requested and await run.rest_as_requested():
             return None
         if isinstance(run, UnknownTypeTask):
@@ -69,15 +69,8 @@ class Executor:
 
     async def put_off(self, claimed: Claimed, running: RunningTask, seconds: float) -> None:
         """Give a suspect back for a while, uncounted."""
-        await ClaimedTask(self, claimed, running).commit(
-            partial(
-                decide.give_back,
-                reason="it was in several crashes and waits for a process of its own",
-                now=self.clock.now(),
-                interrupted=False,
-                delay_seconds=seconds,
-            )
-        )
+        reason = "it was in several crashes and waits for a process of its own"
+        await ClaimedTask(self, claimed, running).give_back(reason, delay_seconds=seconds)
 
 
 class ClaimedTask:
@@ -150,9 +143,23 @@ class ClaimedTask:
                 return True
         return False
 
-    async def give_back(self, reason: str, *, interrupted: bool) -> None:
+    async def give_back(
+        self,
+        reason: str,
+        *,
+        interrupted: bool = False,
+        delay_seconds: float = 0.0,
+        unknown_since: float | None = None,
+    ) -> None:
         await self.commit(
-            partial(decide.give_back, reason=reason, now=self.now, interrupted=interrupted)
+            partial(
+                decide.give_back,
+                reason=reason,
+                now=self.now,
+                interrupted=interrupted,
+                delay_seconds=delay_seconds,
+                unknown_since=unknown_since,
+            )
         )
 
     def failure(self, kind: FailureKind, message: str) -> Failure:
@@ -190,7 +197,7 @@ class TaskExecution(ClaimedTask):
             if self.is_requested and await self.rest_as_requested():
                 return None
             if (reason := self.stop_reason()) is not None:
-                return await self.give_back(reason, interrupted=False)
+                return await self.give_back(reason)
             outcome = await self.executor.attempts.run(stage, self)
             if outcome is None:
                 return await self.give_back("the worker stops", interrupted=True)
@@ -211,7 +218,7 @@ class TaskExecution(ClaimedTask):
             if stage.undo is None and (missing := self.missing_undo(stage, known=is_repeated)):
                 return await self.suspend(missing)
             if (reason := self.stop_reason()) is not None:
-                return await self.give_back(reason, interrupted=False)
+                return await self.give_back(reason)
             outcome = await self.executor.attempts.undo(stage, self)
             if outcome is None:
                 return await self.give_back("the worker stops", interrupted=True)
@@ -381,17 +388,9 @@ class UnknownTypeTask(ClaimedTask):
                 f"no live worker has known type {self.task.type!r} for {self.now - since:.0f} s"
             )
             return await self.suspend(self.failure(FailureKind.UNKNOWN_TYPE, message))
-        await self.commit(
-            partial(
-                decide.give_back,
-                reason="this worker does not know its type",
-                now=self.now,
-                interrupted=False,
-                delay_seconds=self.executor.rules.hand_back_seconds,
-                unknown_since=since,
-            )
-        )
-        return None
+        reason = "this worker does not know its type"
+        seconds = self.executor.rules.hand_back_seconds
+        return await self.give_back(reason, delay_seconds=seconds, unknown_since=since)
 
 
 class HeldTenants:

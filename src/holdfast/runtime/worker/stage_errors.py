@@ -159,8 +159,9 @@ def _runs_in(run: asyncio.Task[None] | None) -> bool:
     return current is not None and run in (None, current)
 
 
-def check_data(data: dict[str, Any]) -> None:
-    check_json(data, "ctx.data")
+def check_data(data: dict[str, Any], what: str = "ctx.data") -> None:
+    """Raise if data is no JSON, or too large for a checkpoint."""
+    check_json(data, what)
     size = len(msgspec.json.encode(data))
     if size > ckpt.DATA_LIMIT_BYTES:
         raise CheckpointTooLarge(size, ckpt.DATA_LIMIT_BYTES)
