@@ -50,17 +50,6 @@ class Invocation:
         """Return how long the call ran until its process died; endless while that lives."""
         return self.process.died_at - self.began_steady
 
-    def is_of(self, task: Task) -> bool:
-        """Return whether this is the call that the task is at."""
-        undo = task.status is Status.ROLLING_BACK
-        index = task.next_undo if undo else task.last_completed + 1
-        return (
-            self.undo is undo
-            and 0 <= index < len(task.stages)
-            and self.stage == task.stages[index]
-            and f"{task.id}/{task.epoch}/" in self.key
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
@@ -118,6 +107,20 @@ class WorldBook:
         hold = self.holds.get(tenant or "")
         over = hold is None or (hold.until is not None and hold.until <= wall)
         return None if over else hold
+
+    def present_call(self, task: Task) -> Invocation | None:
+        """Return the call that the holder of the task is in, or None when it has begun none.
+
+        The record cannot say which stage that is: a worker whose code has other stages names them
+        in the record with its next commit, not when it begins. So a call is the present one as
+        long as its stage is not committed in this epoch.
+        """
+        call = self.holders.get(task.fence)
+        undo = task.status is Status.ROLLING_BACK
+        if call is None or call.undo is not undo or f"{task.id}/{task.epoch}/" not in call.key:
+            return None
+        committed = self.undone if undo else self.completed
+        return None if (task.id, task.epoch, call.stage) in committed else call
 
     def beside(self, run: Invocation) -> list[Invocation]:
         """Return the calls that ran in the same process at the same time."""

@@ -298,8 +298,8 @@ def renewed(
         if kept != bool(holds):
             done = "kept" if kept else "refused"
             yield "I3", f"the lease of {renewal.task_id} was {done} wrongly"
-        run = book.holders.get(before.fence) if before and kept else None
-        if run and before and run.is_of(before) and run.began_at < started_after:
+        run = book.present_call(before) if before and kept else None
+        if run and run.began_at < started_after:
             yield "L1", f"the lease of {run.stage}, which hangs, was renewed"
     for move in moves.values():
         if move.before is None or move.after is None:
@@ -335,9 +335,7 @@ def _blamed(
     book: WorldBook, before: Task, after: Task, *, excused: bool, overdue_seconds: float
 ) -> Iterator[Breach]:
     """Return who was in a crash, by what has really run; the store knows it from the beats only."""
-    run = book.holders.get(before.fence)
-    if run is not None and not run.is_of(before):
-        run = None
+    run = book.present_call(before)
     if after.crashes > before.crashes:
         if run is None:
             if not before.lapses:  # else it was noted, and its process died before the call
