@@ -1,5 +1,6 @@
 """Cron by brute force, minute after minute of a year, and expressions to try it on."""
 
+from calendar import monthrange
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 DAY = 24 * 60
 EPOCH = date(1970, 1, 1)
+LEAP_YEAR = 2028
 
 # Each with a trap: the shift's hour, its length, its direction over midnight, a day left out.
 ZONE_YEARS = [
@@ -57,11 +59,26 @@ class Expression(NamedTuple):
     def has_day(self, day: date) -> bool:
         dom = day.day in self.day.values
         dow = bool({day.isoweekday(), day.isoweekday() % 7} & self.weekday.values)
-        both = self.day.text[0] == "*" or self.weekday.text[0] == "*"
-        return day.month in self.month.values and ((dom and dow) if both else (dom or dow))
+        matches = (dom and dow) if self.needs_both_days else (dom or dow)
+        return day.month in self.month.values and matches
+
+    @property
+    def needs_both_days(self) -> bool:
+        return self.day.text[0] == "*" or self.weekday.text[0] == "*"
+
+    @property
+    def can_fire(self) -> bool:
+        """False when none of its months has one of its days, as for 30 February."""
+        longest = max(monthrange(LEAP_YEAR, month)[1] for month in self.month.values)
+        return not self.needs_both_days or min(self.day.values) <= longest
 
 
 def expressions() -> st.SearchStrategy[Expression]:
+    """Expressions that a trigger may have: one that can never fire is refused."""
+    return drawn_expressions().filter(lambda expression: expression.can_fire)
+
+
+def drawn_expressions() -> st.SearchStrategy[Expression]:
     return st.builds(
         Expression,
         minute=fields(0, 59),
@@ -72,8 +89,18 @@ def expressions() -> st.SearchStrategy[Expression]:
     )
 
 
+def expression_on(day: Field, month: Field, weekday: Field | None = None) -> Expression:
+    """Build an expression that fires at midnight of some days."""
+    every = Field("*", span(0, 7))
+    return Expression(number(0), number(0), day, month, weekday or every)
+
+
 def star(low: int, high: int) -> st.SearchStrategy[Field]:
     return st.just(Field("*", span(low, high)))
+
+
+def number(value: int) -> Field:
+    return Field(f"{value}", frozenset({value}))
 
 
 @cache
@@ -90,7 +117,7 @@ def numbered(low: int, high: int, *, of: int) -> st.SearchStrategy[Field]:
     ends = st.tuples(st.integers(low, high - 1), st.integers(1, high)).map(
         lambda pair: (pair[0], min(high, pair[0] + pair[1]))
     )
-    one = numbers.map(lambda n: Field(f"{n}", frozenset({n})))
+    one = numbers.map(number)
     several = st.lists(numbers, min_size=2, max_size=4).map(
         lambda many: Field(",".join(map(str, many)), frozenset(many))
     )

@@ -6,12 +6,22 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from holdfast.domain.errors import InvalidSchedule
 from holdfast.domain.trigger.schedule import Cron, latest, next_after, upcoming
 from tests.support import cron_oracle as oracle
-from tests.support.cron_oracle import ZONE_YEARS, Expression, expressions, year_of
+from tests.support.cron_oracle import (
+    ZONE_YEARS,
+    Expression,
+    Field,
+    drawn_expressions,
+    expression_on,
+    expressions,
+    number,
+    year_of,
+)
 
 years = st.sampled_from(ZONE_YEARS)
 MANY = 1_000_000
@@ -135,6 +145,22 @@ def test_the_years_hold_the_traps_that_they_are_here_for(tz: str, year: int) -> 
     steady = tz in ("UTC", "Asia/Shanghai")
     assert len(oracle.shifts_of(tz, year)) >= (0 if steady else 2)
     assert not (steady and oracle.shifts_of(tz, year))
+
+
+@given(drawn_expressions())
+@example(expression_on(day=number(30), month=number(2)))
+@example(expression_on(day=number(31), month=Field("4,6", frozenset({4, 6}))))
+@example(expression_on(day=number(29), month=number(2)))
+@example(expression_on(day=number(30), month=number(2), weekday=number(1)))  # or any Monday
+def test_an_expression_is_refused_when_none_of_its_months_has_its_day(
+    expression: Expression,
+) -> None:
+    cron, now = Cron(expression=expression.text, tz="UTC"), year_of(2026)[0]
+    if expression.can_fire:
+        assert next_after(cron, now) is not None
+    else:
+        with pytest.raises(InvalidSchedule, match="no such day in the month"):
+            next_after(cron, now)
 
 
 @whole_years
