@@ -3,12 +3,14 @@
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from holdfast import Context, Holdfast, Status
 from holdfast.domain.task.task import Progress
-from holdfast.ports import Clock, Renewal
+from holdfast.ports import Beat, Clock, Renewal
 from holdfast.runtime.worker.running_tasks import RunningTask, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.tasks import MemoryTasks
@@ -22,6 +24,7 @@ from tests.support.runtime.helpers import (
     task_of,
     within_bounds,
 )
+from verify.interception import InterceptedStore, Verb
 
 
 async def test_a_running_stage_keeps_its_lease(app: Holdfast, holdfast_engine: MakeEngine) -> None:
@@ -158,6 +161,53 @@ async def test_a_lease_that_the_store_gave_to_another_stops_the_run(
     after = await task_of(engine, handle)
     assert after.version == task.version, "a run without its lease writes nothing"
     assert after.status is Status.RUNNING
+
+
+async def test_a_stage_does_not_begin_when_its_process_was_stopped_until_the_lease_had_lapsed(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    seconds_left: list[float] = []
+
+    @app.task("stand")
+    async def stand(ctx: Context) -> None:
+        lease = (await task_of(engine, handle)).lease
+        assert lease is not None
+        seconds_left.append(lease.until - clock.now())
+
+    clock = ManualClock()
+    store = StoppedInRenewal(clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
+    handle = await stand.submit()
+    await store.tasks.claim("w-0", request="1", queues=["default"], limit=1, lease_seconds=1.0)
+    clock.advance(2.0)
+    await store.tasks.expire(limit=1, count_crashes=True)  # so that the next begin is noted at once
+    store.stops_for_seconds = 60.0
+    await engine.start()
+    await clock.elapse("1s")
+    assert store.stops_for_seconds == 0.0, "the process was stopped"
+    assert seconds_left == []
+    await store.tasks.expire(limit=1, count_crashes=True)
+    await engine.drain(timeout=10)
+    assert [left > 0 for left in seconds_left] == [True]
+
+
+class StoppedInRenewal(InterceptedStore):
+    """The process is stopped while it notes in the store that a stage begins."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.stops_for_seconds = 0.0
+        self._clock = clock
+        super().__init__(MemoryStore(clock), self._intercept)
+
+    def _intercept(self, name: str, verb: Verb) -> Verb:
+        async def renew(beat: Beat, batch: Sequence[Renewal], **options: Any) -> Any:
+            answers = await verb(beat, batch, **options)
+            if any(renewal.progress for renewal in batch):
+                self._clock.advance(self.stops_for_seconds)
+                self.stops_for_seconds = 0.0
+            return answers
+
+        return renew if name == "tasks.renew" else verb
 
 
 def held() -> RunningTask:

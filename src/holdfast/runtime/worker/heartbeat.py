@@ -68,7 +68,8 @@ class Heartbeat:
             if not is_kept:
                 break
             running.safe_until = self._running.safe_until(asked_at)
-            return
+            if self._clock.steady() < running.safe_until:
+                return  # else this process was stopped before it could read the answer
         raise LeaseGone(running.task_id)
 
     def start(self) -> None:
