@@ -131,5 +131,7 @@ def moved(store: WatchedStore, move: RecordMove) -> Iterator[Breach]:
             yield "H3", f"it was given back for a hold, and {name} went from {was} to {now}"
     if after.place is not Place.READY or store.state.tenants[after.tenant or ""].active != after.id:
         yield "H3", f"it was given back for a hold, and is {after.place}, not its tenant's next"
-    if after.last_completed >= 0 and store.state.bodies[after.id].checkpoint is None:
+    # The last commit of a task removes its checkpoint, so one that is rolled back has none to lose.
+    has_checkpoint = 0 <= after.last_completed < len(after.stages) - 1
+    if has_checkpoint and store.state.bodies[after.id].checkpoint is None:
         yield "H3", "it was given back for a hold, and has lost its checkpoint"

@@ -1,11 +1,14 @@
-"""The check of counted crashes knows which call the holder of a task was in."""
+"""The checks of the simulated worlds accept what the engine may do, and notice what it must not."""
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.task import decide
+from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Task
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
+from verify.simulation.actors.tenant_holds import FOR_A_HOLD
 from verify.simulation.checks.book import Invocation, WorldBook
 from verify.simulation.loop import Process, VirtualLoop
 from verify.simulation.stores.watched import WatchedStore
@@ -25,8 +28,17 @@ class World:
             decide.start_over(task, "the stages have changed", now=self.driver.clock.now())
         )
 
-    def call(self, task: Task, stage: str) -> None:
-        """Note a call of a stage in the ledger; the call does not return."""
+    async def finish_stage(self, task: Task) -> Task:
+        self.call(task, task.at_stage or "", returned=b"ok")
+        return await self.driver.finish_stage(task)
+
+    async def give_back_for_hold(self, task: Task, **changes: object) -> None:
+        now = self.driver.clock.now()
+        given_back = decide.give_back(task, FOR_A_HOLD, now=now, interrupted=False)
+        await self.driver.commit(replace(given_back, **changes))
+
+    def call(self, task: Task, stage: str, *, returned: bytes | None = None) -> None:
+        """Note a call of a stage in the ledger."""
         call = Invocation(
             process=self.process,
             task_id=task.id,
@@ -35,6 +47,7 @@ class World:
             fence=task.fence,
             undo=False,
             began_at=self.store.now,
+            returned=returned,
         )
         self.book.invocations[call.key, call.fence] = self.book.holders[call.fence] = call
 
@@ -46,6 +59,9 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+# -- crashes
 
 
 async def test_a_crash_in_a_stage_that_the_record_does_not_name_yet_is_counted_rightly(
@@ -65,9 +81,7 @@ async def test_a_crash_that_is_counted_before_the_stage_has_begun_is_noticed(wor
 
 async def test_a_crash_that_is_counted_behind_a_committed_stage_is_noticed(world: World) -> None:
     task = await world.driver.start(stages=("s0", "s1"))
-    world.call(task, "s0")
-    world.book.invocations[f"{task.id}/1/s0", task.fence].returned = b"ok"
-    await world.driver.crash(await world.driver.finish_stage(task))
+    await world.driver.crash(await world.finish_stage(task))
     assert world.broken == "I16"
 
 
@@ -78,3 +92,24 @@ async def test_a_call_in_the_epoch_before_is_not_the_present_one(world: World) -
     again = await world.driver.commit(decide.start_over(task, "it is too old", now=now))
     await world.driver.crash(again)
     assert world.broken == "I16"
+
+
+# -- held tenants
+
+
+async def test_a_rollback_of_a_completed_task_has_no_checkpoint_to_lose(world: World) -> None:
+    task = await world.driver.start(tenant="t0", stages=("s0", "s1"))
+    for _ in task.stages:
+        task = await world.finish_stage(task)
+    await world.driver.ask(Command.ROLLBACK, task)
+    await world.give_back_for_hold(await world.driver.take())
+    assert world.book.counts["given back for a hold"] == 1
+    assert world.broken is None, world.book.broken
+
+
+async def test_a_task_that_loses_its_checkpoint_when_it_is_given_back_is_noticed(
+    world: World,
+) -> None:
+    task = await world.driver.start(tenant="t0", stages=("s0", "s1"))
+    await world.give_back_for_hold(await world.finish_stage(task), drop_checkpoint=True)
+    assert world.broken == "H3"
