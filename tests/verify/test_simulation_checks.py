@@ -1,15 +1,25 @@
 """The checks of the simulated worlds accept what the engine may do, and notice what it must not."""
 
+import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.task import decide
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Task
+from holdfast.domain.trigger import firing
+from holdfast.domain.trigger.schedule import Once
+from holdfast.domain.trigger.trigger import TriggerChange, TriggerStatus
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
+from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 from verify.simulation.actors.tenant_holds import FOR_A_HOLD
-from verify.simulation.checks.book import Invocation, WorldBook
+from verify.simulation.checks import liveness
+from verify.simulation.checks.book import Hold, Invocation, WorldBook
 from verify.simulation.loop import Process, VirtualLoop
 from verify.simulation.stores.watched import WatchedStore
 
@@ -113,3 +123,105 @@ async def test_a_task_that_loses_its_checkpoint_when_it_is_given_back_is_noticed
     task = await world.driver.start(tenant="t0", stages=("s0", "s1"))
     await world.give_back_for_hold(await world.finish_stage(task), drop_checkpoint=True)
     assert world.broken == "H3"
+
+
+# -- liveness
+
+
+@dataclass
+class HealthyWorker:
+    """A worker that had no trouble, as the checks of liveness see it."""
+
+    clock: ManualClock
+    running: int = 0
+    suspect: object = None
+    queues: tuple[str, ...] = ("default",)
+    frozen: bool = False
+    trouble_until: float = float("-inf")
+    born_at: float = float("-inf")
+    full_at: float = float("-inf")
+    drain_asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def worker(self) -> Any:
+        stages = SimpleNamespace(suspect=self.suspect)
+        return SimpleNamespace(running=self.running, _stages=stages, _services=[])
+
+
+class LiveWorld:
+    """A world with one healthy worker, in which time passes by hand."""
+
+    def __init__(self) -> None:
+        self.world, clock = World(), ManualClock()
+        clock.offset_seconds = 0.0  # type: ignore[attr-defined]
+        self.store, self.book, self.clock = self.world.store, self.world.book, clock
+        self.loop = SimpleNamespace(time=lambda: self.store.steady)
+        self.profile = SimpleNamespace(slots=4)
+        self.worker = HealthyWorker(clock)
+        self.workers, self.reset_at = [self.worker], float("-inf")
+
+    def is_down(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def live() -> Any:
+    return LiveWorld()
+
+
+@pytest.mark.parametrize("hinders", [{}, {"running": 4}, {"suspect": object()}])
+async def test_a_ready_task_waits_only_for_a_worker_that_is_full_or_runs_a_suspect(
+    live: Any, hinders: dict[str, Any]
+) -> None:
+    task = await live.world.driver.submit()
+    ready_since = {task.id: live.loop.time()}
+    live.world.driver.clock.advance(liveness.CLAIM_SECONDS + 1.0)
+    for name, value in hinders.items():
+        setattr(live.worker, name, value)
+    liveness._look_at_workers(live)
+    breaches = [invariant for invariant, _ in liveness._late(live, task, ready_since)]
+    assert breaches == ([] if hinders else ["L3"])
+
+
+@pytest.mark.parametrize("kept_seconds", [0.0, liveness.HOLD_SECONDS + 1.0])
+async def test_a_hold_that_is_over_when_it_arrives_is_removed_at_the_next_look(
+    live: Any, kept_seconds: float
+) -> None:
+    until = live.store.wall - 60.0
+    live.book.holds["t0"] = Hold(since_steady=live.store.steady, until=until)
+    live.world.driver.clock.advance(kept_seconds)
+    breaches = [invariant for invariant, _ in liveness._holds_kept(live)]
+    assert breaches == (["H4"] if kept_seconds else [])
+
+
+# -- triggers
+
+
+async def test_a_trigger_under_the_id_of_a_deleted_one_may_repeat_its_requests(
+    world: World,
+) -> None:
+    triggers = TriggerDriver(world.store, world.driver.clock, world.driver)
+
+    async def create_and_end() -> None:
+        once = Once(at=world.store.wall)
+        trigger = triggers.unsaved("tick", due_in=0.0, schedule=once, keep_seconds=30.0)
+        created = TriggerChange(before=trigger, after=replace(trigger, version=1, request="first"))
+        await triggers.commit(created)
+        leased = await triggers.take_one()
+        submission = triggers.submission(leased, key=firing.key(leased, leased.fire_time or 0.0))
+        change = triggers.changed(
+            leased,
+            submission,
+            status=TriggerStatus.COMPLETED,
+            fire_time=None,
+            trigger_at=None,
+            ended_at=world.store.wall,
+            request=f"s-1:{leased.version}",
+        )
+        await triggers.commit(change)
+
+    await create_and_end()
+    world.driver.clock.advance(60.0)
+    assert await triggers.prune() == 1
+    await create_and_end()
+    assert world.broken is None, world.book.broken

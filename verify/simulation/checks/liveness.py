@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.task import Task
 from holdfast.runtime.services.drain_watch import POLL_SECONDS as DRAIN_POLL_SECONDS
+from holdfast.runtime.worker.worker import Worker
 from verify.simulation.checks.book import Breach
 
 if TYPE_CHECKING:
@@ -49,13 +50,19 @@ def _look_at_workers(world: SimulatedWorld) -> None:
     for worker in world.workers:
         if worker.frozen:
             worker.troubled()
-        if worker.worker is None or worker.worker.running >= world.profile.slots:
+        if worker.worker is None or _is_full(worker.worker, world.profile.slots):
             worker.full_at = world.loop.time()
         if worker.worker is None or worker.drain_asked.is_set():
             continue
         for service in worker.worker._services:
             if service.done():
                 world.fail("E1", f"{worker.name}: {service!r} has ended")
+
+
+def _is_full(worker: Worker, slots: int) -> bool:
+    """Return whether the worker claims nothing more: it has no free slot, or runs a suspect, next
+    to which nothing else may begin."""
+    return worker.running >= slots or worker._stages.suspect is not None
 
 
 def _late(
@@ -80,6 +87,7 @@ def _holds_kept(world: SimulatedWorld) -> Iterator[Breach]:
     """A hold that is over is removed by the next look of a worker whose clock is right."""
     for tenant, hold in world.book.holds.items():
         late = 0.0 if hold.until is None else world.store.wall - hold.until
+        late = min(late, world.store.steady - hold.since_steady)  # it may be over when it arrives
         since = world.loop.time() - late
         right = (
             worker

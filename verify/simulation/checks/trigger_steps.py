@@ -54,6 +54,13 @@ class TriggerBook:
     def count(self, name: str) -> None:
         self.book.counts[f"trigger {name}"] += 1
 
+    def forget(self, trigger_id: str) -> None:
+        """Forget a trigger that was deleted: one that is made later under its id counts its
+        versions from 1 again, and a scheduler's write may then repeat a request of the first."""
+        self.applied = {write for write in self.applied if write[0] != trigger_id}
+        self.overlapped = {fired for fired in self.overlapped if fired[0] != trigger_id}
+        self.known.pop(trigger_id, None)
+
 
 def handed_out(
     book: TriggerBook,

@@ -77,7 +77,7 @@ class WatchedTriggers(MemoryTriggers):
         for change, answer in zip(batch, answers, strict=True):
             before = self.book.known.get(change.after.id)
             if change.write is TriggerWrite.REMOVE:
-                self.book.known.pop(change.after.id, None)
+                self.book.forget(change.after.id)
             elif before is not None:
                 self.book.count("saved over another")
                 self.book.redefined.add(before.id)
@@ -95,7 +95,8 @@ class WatchedTriggers(MemoryTriggers):
                 judge(trigger_steps.in_place(trigger), now)
                 self._accept(trigger)
         for trigger_id in [i for i in known if i not in self._state.triggers]:
-            judge(trigger_steps.gone(known.pop(trigger_id), wall=self._watched.wall), now)
+            judge(trigger_steps.gone(known[trigger_id], wall=self._watched.wall), now)
+            self.book.forget(trigger_id)
 
     def _accept(self, trigger: Trigger) -> None:
         book, told = self._watched.book, f"v{trigger.version} {trigger.status} {trigger.owner}"
