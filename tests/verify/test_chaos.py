@@ -12,7 +12,7 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
-from verify.chaos.judge import History, judge
+from verify.chaos.judges.tasks import History, judge
 from verify.chaos.ledger import Ledger, LedgerLine, LineKind, has_begun, is_inside, read
 
 STAGES = ("pack", "ship")

@@ -15,9 +15,9 @@ from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanStatus, Pla
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import By, Task
-from verify.chaos.judge import History
+from verify.chaos.judges.plans import PlanHistory, PlanRecords, PlanVerdict, judge_plans
+from verify.chaos.judges.tasks import History
 from verify.chaos.ledger import LedgerLine, LineKind
-from verify.chaos.plan_judge import PlanHistory, PlanRecords, PlanVerdict, judge_plans
 
 STORES = {"sqlite": "", "redis": "--store redis --server-kills 1 --lost-replies 8"}
 

@@ -20,12 +20,12 @@ from verify.chaos.amounts import (
     Amount,
 )
 from verify.chaos.crew import KillCounts
-from verify.chaos.judge import History, judge
-from verify.chaos.plan_judge import PlanHistory, judge_plans
+from verify.chaos.judges.plans import PlanHistory, judge_plans
+from verify.chaos.judges.tasks import History, judge
+from verify.chaos.judges.triggers import TriggerHistory, judge_triggers
 from verify.chaos.report import by_subject, rows
 from verify.chaos.round_plan import RoundPlan, Subject
 from verify.chaos.rounds import FinishedRound
-from verify.chaos.trigger_judge import TriggerHistory, judge_triggers
 from verify.chaos.wire import harms_for
 from verify.proxy import REPLIES_LOST, Harm
 

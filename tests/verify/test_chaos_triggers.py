@@ -15,8 +15,8 @@ from holdfast.domain.trigger.schedule import Every, Once
 from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerStatus
 from holdfast.ports import Finding
 from verify.chaos.clocks import JUMP_SECONDS, PACE, JumpingClock
+from verify.chaos.judges.triggers import TriggerHistory, judge_triggers
 from verify.chaos.ledger import Ledger, LedgerLine, LineKind, is_inside
-from verify.chaos.trigger_judge import TriggerHistory, judge_triggers
 
 STORES = {"sqlite": "", "redis": "--store redis --server-kills 1 --lost-replies 8"}
 

@@ -7,7 +7,7 @@ The parent opens no store and no thread; it only forks, kills (SIGKILL), freezes
 same keys again, and an operator who pauses, resumes, rolls back and starts anew. Whatever a stage
 does is written to a ledger outside the store, so that the judge need not believe the store.
 
-A round is about one subject: tasks (`children.py`, `judge.py`); triggers, fired by processes whose
-clocks jump (`trigger_round.py`, `trigger_judge.py`); or plans over shared tenants (`plan_round.py`,
-`plan_judge.py`). ``--only triggers,plans`` leaves out the rest.
+A round is about one subject: tasks (`task_round.py`), triggers that are fired by processes whose
+clocks jump (`trigger_round.py`), or plans over shared tenants (`plan_round.py`). ``--only
+triggers,plans`` leaves out the rest. `judges/` has the judge of each subject.
 """

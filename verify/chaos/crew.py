@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from verify.chaos import children, ledger, plan_round, trigger_round, wire
+from verify.chaos import ledger, plan_round, task_round, trigger_round, wire
 from verify.chaos.processes import Child, Role, fork
 from verify.chaos.roles import ZOMBIE_EXIT
 from verify.chaos.round_plan import RoundPlan, Subject
@@ -39,7 +39,7 @@ class Cast:
 
 
 CASTS = {
-    Subject.TASKS: Cast(children.work, children.submit, children.operate),
+    Subject.TASKS: Cast(task_round.work, task_round.submit, task_round.operate),
     Subject.TRIGGERS: Cast(trigger_round.work, trigger_round.submit, trigger_round.operate),
     Subject.PLANS: Cast(plan_round.work, plan_round.submit, plan_round.operate),
 }

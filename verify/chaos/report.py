@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from verify.chaos.crew import KillCounts
-from verify.chaos.judge import TaskVerdict
-from verify.chaos.plan_judge import PlanVerdict
+from verify.chaos.judges.plans import PlanVerdict
+from verify.chaos.judges.tasks import TaskVerdict
+from verify.chaos.judges.triggers import TriggerVerdict
 from verify.chaos.round_plan import Subject
 from verify.chaos.rounds import FinishedRound
-from verify.chaos.trigger_judge import TriggerVerdict
 from verify.proxy import Harm
 
 Rounds = Sequence[FinishedRound]

@@ -18,12 +18,12 @@ from holdfast.errors import StoreUnavailable
 from holdfast.ports import Filter, Store
 from verify.chaos import ledger, plan_round, trigger_round
 from verify.chaos.crew import ChaosCrew, KillCounts
-from verify.chaos.judge import History, TaskVerdict, judge
-from verify.chaos.plan_judge import PlanHistory, PlanRecords, PlanVerdict, judge_plans
+from verify.chaos.judges.plans import PlanHistory, PlanRecords, PlanVerdict, judge_plans
+from verify.chaos.judges.tasks import History, TaskVerdict, judge
+from verify.chaos.judges.triggers import TriggerHistory, TriggerVerdict, judge_triggers
 from verify.chaos.round_plan import RoundPlan, Subject
 from verify.chaos.server import Server
 from verify.chaos.tasks import ENDS
-from verify.chaos.trigger_judge import TriggerHistory, TriggerVerdict, judge_triggers
 from verify.chaos.wire import FaultyWire, is_done
 
 PAGE = 500

@@ -1,9 +1,10 @@
-"""The judge of plans says what must be true of them, whoever drove them and died over it.
+"""The judge of plans reports what is wrong with them, whichever drivers were killed.
 
-Of the tasks all holds that holds without a plan (`judge.py`). Of the plans, three witnesses are
-heard: their own events, in which each slot is given and taken back; the claims of their tasks; and
-the ledger, in which drivers wrote what the store had handed to them and accepted from them. A
-zombie's function may still run beside another: what counts is what was committed.
+Everything that holds for tasks without a plan holds for the tasks of a plan, too (`tasks.py`). For
+the plans themselves there are three witnesses: their own events, in which each slot is given and
+taken back; the claims of their tasks; and the ledger, in which drivers wrote what the store had
+handed to them and accepted from them. The function of a zombie may still run at the same time as
+another: only what was committed counts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
-from verify.chaos.judge import CLOCK_SECONDS, ClaimSpan, History, TaskVerdict, judge, walked
+from verify.chaos.judges.tasks import CLOCK_SECONDS, ClaimSpan, History, TaskVerdict, judge, walked
 from verify.chaos.ledger import LedgerLine, LineKind
 
 AGAIN = (MemberState.FAILED, MemberState.ROLLED_BACK)
