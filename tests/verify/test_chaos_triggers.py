@@ -174,7 +174,7 @@ def test_a_jumping_clock_goes_forward_and_back_and_tells_of_it() -> None:
     told: list[float] = []
     at = [0.0]
     clock = JumpingClock("w1", seed=7, real=lambda: at[0], began=0.0)
-    clock.told = told.append
+    clock.on_jump = told.append
     for second in range(60):
         at[0] = float(second)
         assert abs(clock.now() - (1 + PACE) * second) <= JUMP_SECONDS

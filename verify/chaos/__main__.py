@@ -27,7 +27,7 @@ from verify.chaos.round_plan import RoundPlan, Subject
 from verify.chaos.rounds import FinishedRound, run_round
 
 TASKS_PER_KILL = 4
-SKEWED_TASKS_PER_KILL = 1  # few tenants work them off one by one, and each kill stops one of them
+SKEWED_TASKS_PER_KILL = 1  # few tenants run them one by one, and each kill stops one tenant
 SKEWED_TENANTS = 20
 LEAST_TASKS = 150
 KILLS_PER_PLAN = 4
@@ -46,7 +46,7 @@ class Stint:
 
 def main(arguments: list[str] | None = None) -> int:
     given = _parse(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # not without its children
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # so that the children end, too
     stints = [stint for subject in given.only for stint in _stints(given, subject)]
     folder = Path(tempfile.mkdtemp(prefix="holdfast-chaos-"))
     ends = time.monotonic() + (given.seconds or sum(stint.amount.seconds for stint in stints))
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     for number, stint in enumerate(stints):
         seconds = (ends - time.monotonic()) / (len(stints) - number)
         plan = _plan(given, folder, number, stint, seconds=seconds)
-        print(_told(plan), flush=True)
+        print(_format_round(plan), flush=True)
         rounds.append(run_round(plan))
         _tidy(rounds[-1], given.keep)
     print_tables(rounds)
@@ -66,30 +66,30 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=document.COMMAND, description=__doc__)
     parser.add_argument(
-        "--only", type=_subjects, default=list(Subject), help="a part of: tasks,triggers,plans"
+        "--only", type=_subjects, default=list(Subject), help="some of: tasks,triggers,plans"
     )
     parser.add_argument("--kills", type=int, help="workers to kill, over all rounds of a subject")
     parser.add_argument("--zombies", type=int, help="workers to freeze past a lease")
     parser.add_argument("--server-kills", type=int, help="kills of the redis-server")
-    parser.add_argument("--lost-replies", type=int, help="answers of it that the proxy throws away")
+    parser.add_argument("--lost-replies", type=int, help="replies that the proxy drops")
     parser.add_argument(
         "--tenants",
         type=_numbers,
         default=[5, 400],
-        help="a round of tasks for each, or several: 5,400",
+        help="run at least one round of tasks for each number of tenants (5,400)",
     )
-    parser.add_argument("--seconds", type=float, help="it ends then at the latest")
+    parser.add_argument("--seconds", type=float, help="end the run after this time")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument(
         "--store",
         default=SQLITE,
-        help="sqlite, redis (a server of our own, killed too), or the URL of an empty store; "
-        "{round} in it becomes the round's name",
+        help="sqlite, redis (starts a server and kills it, too), or the URL of an empty store, "
+        "in which {round} becomes the name of the round",
     )
-    parser.add_argument("--long", action="store_true", help="10 000 kills")
-    parser.add_argument("--report", type=Path, help="write the figures into this page, too")
+    parser.add_argument("--long", action="store_true", help="deal 10 000 kills")
+    parser.add_argument("--report", type=Path, help="also write the figures to this page")
     parser.add_argument(
-        "--keep", action="store_true", help="keep ledger and store when all is well"
+        "--keep", action="store_true", help="keep ledger and store even without complaints"
     )
     return parser.parse_args(arguments)
 
@@ -118,7 +118,7 @@ def _stints(given: argparse.Namespace, subject: Subject) -> list[Stint]:
 
 
 def _amount(given: argparse.Namespace, subject: Subject) -> Amount:
-    """The store's own, to the scale of the kills asked for, but for what else is asked for."""
+    """Return the preset of the store, scaled to ``--kills``, with what other options override."""
     amount = preset(subject, given.store, long=given.long)
     amount = amount if given.kills is None else amount.scaled_to(given.kills)
     asked = {field.name: getattr(given, field.name) for field in fields(Amount)}
@@ -167,18 +167,18 @@ def _how_many(stint: Stint) -> int:
             return max(plan_round.LEAST_PLANS, kills // KILLS_PER_PLAN)
 
 
-def _told(plan: RoundPlan) -> str:
-    beside = f", {plan.server_kills} of the server" if plan.server_kills else ""
+def _format_round(plan: RoundPlan) -> str:
+    of_server = f", {plan.server_kills} of the server" if plan.server_kills else ""
     return (
-        f"{plan.name}: {plan.kills} kills{beside} and {plan.zombies} zombies over {plan.tenants} "
-        f"tenants, {plan.tasks} {plan.subject}, seed {plan.seed}, {plan.store}"
+        f"{plan.name}: {plan.kills} kills{of_server} and {plan.zombies} zombies over "
+        f"{plan.tenants} tenants, {plan.tasks} {plan.subject}, seed {plan.seed}, {plan.store}"
     )
 
 
-def _tidy(one: FinishedRound, keep: bool) -> None:
+def _tidy(finished: FinishedRound, keep: bool) -> None:
     """Remove the files of a round without complaints."""
-    if not one.complaints and not keep:
-        shutil.rmtree(one.plan.folder)
+    if not finished.complaints and not keep:
+        shutil.rmtree(finished.plan.folder)
 
 
 def _document(given: argparse.Namespace, rounds: list[FinishedRound], arguments: list[str]) -> None:
@@ -192,14 +192,14 @@ def _document(given: argparse.Namespace, rounds: list[FinishedRound], arguments:
 
 
 def _conclude(given: argparse.Namespace, rounds: list[FinishedRound], folder: Path) -> int:
-    complaints = [said for one in rounds for said in one.complaints]
-    for said in complaints[:COMPLAINTS_SHOWN]:
-        print(f"  {said}")
+    complaints = [complaint for finished in rounds for complaint in finished.complaints]
+    for complaint in complaints[:COMPLAINTS_SHOWN]:
+        print(f"  {complaint}")
     if len(complaints) > COMPLAINTS_SHOWN:
         print(f"  … and {len(complaints) - COMPLAINTS_SHOWN} more")
-    for one in rounds:
-        if one.complaints:
-            print(f"{one.plan.name} once more: {_again(given, one.plan)}")
+    for finished in rounds:
+        if finished.complaints:
+            print(f"Run {finished.plan.name} again: {_replay_command(given, finished.plan)}")
     if complaints or given.keep:
         print(f"Stores, ledgers and logs are in {folder}")
     else:
@@ -207,8 +207,8 @@ def _conclude(given: argparse.Namespace, rounds: list[FinishedRound], folder: Pa
     return 1 if complaints else 0
 
 
-def _again(given: argparse.Namespace, plan: RoundPlan) -> str:
-    """The same work, the same harm in the same measure; when it strikes, the machine decides."""
+def _replay_command(given: argparse.Namespace, plan: RoundPlan) -> str:
+    """Return a command with the same work and amount of harm; the machine decides on its times."""
     asked = f"--only {plan.subject} --store {given.store} --seed {plan.seed} --kills {plan.kills}"
     of_tasks = f" --tenants {plan.tenants}" if plan.subject is Subject.TASKS else ""
     return f"{document.COMMAND} {asked} --zombies {plan.zombies}{of_tasks} --keep"

@@ -41,7 +41,7 @@ class Amount:
 
     @property
     def seconds(self) -> float:
-        """Ample; a round that takes longer does not end by itself."""
+        """Return an ample time: a round that takes longer would not end by itself."""
         return 120 + 0.3 * self.kills + 2 * self.zombies + 5 * self.server_kills
 
     def rounds(self, kinds: int, kills_max: int = ROUND_KILLS_MAX) -> int:
@@ -72,7 +72,7 @@ LONG = {
     SQLITE: Amount(kills=10_000, zombies=500),
     REDIS: Amount(kills=10_000, zombies=500, server_kills=100, lost_replies=4_000),
 }
-# Of triggers, and as much of plans.
+# The same amounts for triggers and for plans.
 TIMED_SHORT = {
     SQLITE: Amount(kills=60, zombies=10),
     REDIS: Amount(kills=60, zombies=10, server_kills=2, lost_replies=30),

@@ -1,4 +1,4 @@
-"""The parent: forks its children, and kills, freezes and thaws none but these."""
+"""The parent process forks its children, and kills, freezes and thaws only these."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from verify.chaos import ledger, plan_round, task_round, trigger_round, wire
 from verify.chaos.processes import Child, Role, fork
-from verify.chaos.roles import ZOMBIE_EXIT
+from verify.chaos.roles import ZOMBIE_EXIT, Cast
 from verify.chaos.round_plan import RoundPlan, Subject
 from verify.chaos.server import Server
 from verify.chaos.wire import FaultyWire
@@ -29,19 +30,10 @@ FAILED_MAX = 20  # then it is not chaos that ends them
 ENDS = (0, -signal.SIGKILL, -signal.SIGTERM)  # the last: dismissed before it could hear of it
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """The roles that play in a round."""
-
-    work: Role
-    submit: Role
-    operate: Role
-
-
-CASTS = {
-    Subject.TASKS: Cast(task_round.work, task_round.submit, task_round.operate),
-    Subject.TRIGGERS: Cast(trigger_round.work, trigger_round.submit, trigger_round.operate),
-    Subject.PLANS: Cast(plan_round.work, plan_round.submit, plan_round.operate),
+CASTS: dict[Subject, Cast[Any]] = {
+    Subject.TASKS: task_round.CAST,
+    Subject.TRIGGERS: trigger_round.CAST,
+    Subject.PLANS: plan_round.CAST,
 }
 
 
@@ -154,7 +146,7 @@ class ChaosCrew:
 
     def _strike(self) -> None:
         now = time.monotonic()
-        self._strike_beside()
+        self._strike_others()
         if self._share() >= 1:
             self._calm_down(now)
             return
@@ -173,7 +165,7 @@ class ChaosCrew:
         self._plan.harm.set(self._share())
 
     def _calm_down(self, now: float) -> None:
-        """Once all that was planned has been dealt, and nobody is still under it."""
+        """Set the calm once all planned harm was dealt and nobody suffers from it any more."""
         plan, tally, server = self._plan, self.tally, self._server
         tally.wire = plan.dealt.read()
         if plan.calm.is_set() or self._frozen() or not wire.is_done(plan, tally.wire):
@@ -189,7 +181,7 @@ class ChaosCrew:
         return (self.tally.kills + self.tally.zombies) / planned if planned else 1.0
 
     def _victim(self, now: float) -> Child | None:
-        """One that has begun its work; mostly one that is inside a stage, or none for now."""
+        """Choose a worker that has begun, mostly one inside a stage; None: there is none now."""
         begun = [
             child
             for child in self._workers
@@ -209,14 +201,14 @@ class ChaosCrew:
         return ledger.is_inside(self._plan.folder, child.name)
 
     def _wants_zombie(self) -> bool:
-        """Spread over the kills, so that both kinds of harm meet."""
+        """Return whether the next victim is frozen: zombies are spread over the kills."""
         plan, tally = self._plan, self.tally
         if tally.zombies >= plan.zombies or len(self._frozen()) >= FROZEN_AT_ONCE:
             return False
         return tally.kills >= plan.kills or tally.zombies * plan.kills <= plan.zombies * tally.kills
 
-    def _strike_beside(self) -> None:
-        """The submitter, the operator and the server are mortal too."""
+    def _strike_others(self) -> None:
+        """Kill the submitter, the operator and the server in the same measure as workers."""
         plan, tally, share = self._plan, self.tally, self._share()
         submitter, operator, server = self._submitter, self._operator, self._server
         if (

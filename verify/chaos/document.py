@@ -1,4 +1,4 @@
-"""Each chaos run writes the section of its store in docs/reliability.md."""
+"""The page docs/reliability.md: each chaos run writes the section of its store."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ def _table(rounds: Sequence[FinishedRound]) -> list[str]:
 
 
 def write(path: Path, section: Section) -> None:
-    """Put the section in the place of the store's last one; the others stay as they are. What is
-    said above them all is told anew."""
+    """Replace the store's section of the page and the text above all sections; keep the others."""
     begin, end = f"<!-- {section.store} -->", f"<!-- end of {section.store} -->"
     written = f"{TITLE}{_sections(path)}"
     fresh = f"{begin}\n{section.text}{end}\n"

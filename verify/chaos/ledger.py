@@ -1,4 +1,4 @@
-"""The ledger keeps what was done outside the store: one file per process, append only.
+"""The ledger records outside the store what was done: one file per process, append only.
 
 A line is one `write` to the kernel, which a SIGKILL of the writer does not take back.
 """
@@ -18,15 +18,15 @@ from holdfast import Context
 
 class LineKind(StrEnum):
     BEGIN = "begin"  # a stage's effect begins
-    END = "end"  # it is done, and its commit is about to be asked for
-    STOPPED = "stopped"  # it was told to end before it was done
+    END = "end"  # the effect is done, and its commit comes next
+    STOPPED = "stopped"  # the effect was cancelled before it was done
     BEAT = "beat"  # the store has renewed this worker's leases; ``asked`` is from when it counts
-    UNANSWERED = "unanswered"  # such a beat failed; whether the leases were renewed is not known
+    UNANSWERED = "unanswered"  # a beat failed; whether it renewed the leases is not known
     STALE = "stale"  # the store has refused a write of a lost lease
     ACK = "ack"  # a submit was answered
     TAKEN = "taken"  # triggers were handed to this scheduler
-    LET_GO = "let-go"  # it has answered for them, and looks again
-    TAKEN_OVER = "taken-over"  # of these: one whose lease another has let lapse
+    LET_GO = "let-go"  # the scheduler has answered for its triggers and claims again
+    TAKEN_OVER = "taken-over"  # one of the triggers was handed out because its lease had lapsed
     JUMP = "jump"  # this process's clock was set; ``asked`` is how far off it is
     DRIVES = "drives"  # a plan was handed to this driver
     WROTE = "wrote"  # the driver's write was accepted; ``key`` is the plan's version
@@ -63,16 +63,16 @@ class Ledger:
 
 def has_begun(folder: Path, name: str) -> bool:
     """Return whether that process has written anything."""
-    return b"\n" in _written(folder, name)
+    return b"\n" in _read_bytes(folder, name)
 
 
 def is_inside(folder: Path, name: str) -> bool:
     """Return whether that process is inside a stage or holds triggers, as far as it has written."""
-    written = b"\n" + _written(folder, name)
+    written = b"\n" + _read_bytes(folder, name)
     return _count(written, *ENTERED) > _count(written, *LEFT)
 
 
-def _written(folder: Path, name: str) -> bytes:
+def _read_bytes(folder: Path, name: str) -> bytes:
     try:
         return _path(folder, name).read_bytes()
     except FileNotFoundError:

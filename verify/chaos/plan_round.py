@@ -1,8 +1,7 @@
-"""A round of plans: several at once over the same tenants, in waves, some of which must go back."""
+"""A round of plans: several at once over the same tenants, in waves; some have to roll back."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,11 +15,11 @@ from holdfast.engine.declare import Workflow
 from holdfast.engine.plans.create import PlanTerms
 from holdfast.errors import Refused
 from holdfast.ports import Store
-from verify.chaos.ledger import Ledger, LineKind
-from verify.chaos.roles import Orders, look_until_settled, submit_each, work_on
+from verify.chaos.ledger import Ledger
+from verify.chaos.records import all_plans
+from verify.chaos.roles import Cast, Orders, opener
 from verify.chaos.round_plan import RoundPlan
-from verify.chaos.tasks import QUICKLY, Fate, FatedWork
-from verify.chaos.witness import witnessed
+from verify.chaos.tasks import QUICKLY, Fate, FatedWork, take_effect
 
 LEAST_PLANS = 8
 SIZE = (8, 14)  # tasks in a plan
@@ -28,14 +27,13 @@ SHARED_TENANTS = 24
 WAVES = (("1", "25%", "100%"), ("50%", "100%"), ("100%",))
 SOAK_SECONDS = (0.1, 0.6)
 MOST_AT_ONCE = 4
-DOOMED_OF = 4  # one plan in four halts and goes back
+DOOMED_OF = 4  # one plan in four halts and rolls back
 EFFECT_SECONDS = (0.01, 0.12)
 FLAKY_SHARE = 0.15
 BURST = 1
 SENT_AGAIN = 2
 AHEAD_SHARE = 0.4
-PAUSE_SHARE = 0.15  # of the operator's looks
-PAGE = 200
+PAUSE_SHARE = 0.15  # of the operator's polls
 
 HALTED = frozenset({PlanStatus.HALTED, PlanStatus.FAILED, PlanStatus.PARTIAL_FAILED})
 
@@ -51,7 +49,7 @@ class Rollout:
 
 
 def rollouts(plan: RoundPlan) -> list[Rollout]:
-    """The same for each who asks."""
+    """Return the plans to make; every process of a round gets the same ones."""
     return [_rollout(plan, number) for number in range(plan.tasks)]
 
 
@@ -59,8 +57,8 @@ def _rollout(plan: RoundPlan, number: int) -> Rollout:
     chance = random.Random(f"{plan.seed} plan {number}")
     name, is_doomed = f"plan-{number:03d}", number % DOOMED_OF == DOOMED_OF - 1
     size = chance.randint(*SIZE)
-    # One that goes back has tenants of its own: newer work of others would forbid it.
-    pool = [f"{name}-{n}" for n in range(size)] if is_doomed else _shared()
+    # A plan that rolls back has tenants of its own: newer work of other plans would forbid it.
+    pool = [f"{name}-{n}" for n in range(size)] if is_doomed else _shared_tenants()
     tenants = chance.sample(pool, size)
     fates = [Fate.FLAKY if chance.random() < FLAKY_SHARE else Fate.FINE for _ in tenants]
     if is_doomed:
@@ -82,7 +80,7 @@ def _rollout(plan: RoundPlan, number: int) -> Rollout:
     )
 
 
-def _shared() -> list[str]:
+def _shared_tenants() -> list[str]:
     return [f"t-{number}" for number in range(SHARED_TENANTS)]
 
 
@@ -91,13 +89,13 @@ class PlanWork:
     app: Holdfast
     upgrade: Workflow[FatedWork, Any]
 
-    async def make(self, one: Rollout) -> str:
-        tasks = [self.upgrade.on(work, tenant=tenant) for tenant, work in one.works]
-        return (await self.app.plan(one.name, tasks, **one.terms)).id
+    async def make(self, rollout: Rollout) -> str:
+        tasks = [self.upgrade.on(work, tenant=tenant) for tenant, work in rollout.works]
+        return (await self.app.plan(rollout.name, tasks, **rollout.terms)).id
 
 
-def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> PlanWork:
-    app = Holdfast(store, lease=lease_seconds, drain=5.0)
+def declare(plan: RoundPlan, ledger: Ledger, store: Store) -> PlanWork:
+    app = Holdfast(store, lease=plan.lease_seconds, drain=5.0)
     upgrade = app.workflow("chaos.rollout", payload=FatedWork, retry=QUICKLY)
 
     @upgrade.stage
@@ -121,90 +119,53 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> PlanWork:
         await effect(ctx, 0)
 
     async def effect(ctx: Context, value: int) -> int:
-        ledger.note(LineKind.BEGIN, ctx)
-        try:
-            await asyncio.sleep(random.uniform(*EFFECT_SECONDS))
-        except asyncio.CancelledError:
-            ledger.note(LineKind.STOPPED, ctx)
-            raise
-        ledger.note(LineKind.END, ctx)
+        await take_effect(ledger, ctx, EFFECT_SECONDS)
         return value
 
     return PlanWork(app, upgrade)
 
 
-async def opened(plan: RoundPlan, name: str) -> tuple[PlanWork, Ledger]:
-    store, book = await witnessed(plan, name)
-    return declare(store, book, lease_seconds=plan.lease_seconds), book
-
-
-async def work(plan: RoundPlan, name: str) -> None:
-    declared, _ = await opened(plan, name)
-    await work_on(declared.app, plan, name)
-
-
-async def submit(plan: RoundPlan, name: str) -> None:
-    declared, book = await opened(plan, name)
-    orders = Orders(
-        todo=[(one.name, one) for one in rollouts(plan)],
+def new_orders(plan: RoundPlan, declared: PlanWork) -> Orders[Rollout]:
+    return Orders(
+        todo=[(rollout.name, rollout) for rollout in rollouts(plan)],
         send=declared.make,
         burst=BURST,
         again=SENT_AGAIN,
         ahead_share=AHEAD_SHARE,
     )
-    async with declared.app as app:
-        await submit_each(plan, book, orders)
-        await app.store.close()
-
-
-async def operate(plan: RoundPlan, name: str) -> None:
-    """Set going what has halted, pause what runs, and tell when all has ended."""
-    declared, _ = await opened(plan, name)
-    async with declared.app as app:
-        operator = PlanOperator(app, plan, random.Random(f"{plan.seed} {name}"))
-        await look_until_settled(plan, operator.look)
-        await app.store.close()
 
 
 class PlanOperator:
-    def __init__(self, app: Holdfast, plan: RoundPlan, chance: random.Random) -> None:
-        self._app, self._plan, self._chance = app, plan, chance
-        self._control = app.plan.control.acting_as("operator", "chaos")
+    def __init__(self, plan: RoundPlan, declared: PlanWork, chance: random.Random) -> None:
+        self._app, self._plan, self._chance = declared.app, plan, chance
+        self._control = declared.app.plan.control.acting_as("operator", "chaos")
 
-    async def look(self) -> bool:
-        there = await all_plans(self._app.store)
-        for one in there:
-            await self._set_going(one)
-        running = [one for one in there if one.status is PlanStatus.RUNNING]
+    async def poll(self) -> bool:
+        records = await all_plans(self._app.store)
+        for record in records:
+            await self._set_going(record)
+        running = [record for record in records if record.status is PlanStatus.RUNNING]
         if running and not self._plan.calm.is_set() and self._chance.random() < PAUSE_SHARE:
             await self._pause(self._chance.choice(running))
-        return self._plan.submitted.is_set() and all(one.settled for one in there)
+        return self._plan.submitted.is_set() and all(record.settled for record in records)
 
-    async def _set_going(self, one: PlanRecord) -> None:
-        """A task whose workers were killed too often has halted it, or it met its doom."""
-        if not one.rests or one.settled:
+    async def _set_going(self, record: PlanRecord) -> None:
+        """Continue a plan that is paused, or that a doomed or too often killed task has halted."""
+        if not record.rests or record.settled:
             return
         try:
-            if one.status is PlanStatus.PAUSED:
-                await self._control.resume(one.id, reason="chaos")
-            elif one.status in HALTED:
-                await self._control.retry(one.id, reason="innocent")
+            if record.status is PlanStatus.PAUSED:
+                await self._control.resume(record.id, reason="chaos")
+            elif record.status in HALTED:
+                await self._control.retry(record.id, reason="innocent")
             else:
-                await self._control.rollback(one.id, force=True, reason="once more")
+                await self._control.rollback(record.id, force=True, reason="once more")
         except Refused:
-            pass  # it has moved meanwhile: seen again at the next look, if need be
+            pass  # the plan has moved meanwhile; the next poll sees it again
 
-    async def _pause(self, one: PlanRecord) -> None:
-        with suppress(Refused):  # it has come to its end meanwhile
-            await self._control.pause(one.id, reason="a look")
+    async def _pause(self, record: PlanRecord) -> None:
+        with suppress(Refused):  # the plan has ended meanwhile
+            await self._control.pause(record.id, reason="chaos")
 
 
-async def all_plans(store: Store) -> list[PlanRecord]:
-    found: list[PlanRecord] = []
-    cursor: str | None = None
-    while True:
-        page = await store.plans.find(limit=PAGE, cursor=cursor)
-        found += page.plans
-        cursor = page.cursor
-        if cursor is None:
-            return found
+CAST = Cast(open=opener(declare), new_orders=new_orders, new_operator=PlanOperator)

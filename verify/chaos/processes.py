@@ -1,4 +1,4 @@
-"""Forked children: how they are born, and how they end."""
+"""Forked children: how they start, and how they end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Child:
         os.waitpid(self.pid, 0)
 
     def exit_code(self) -> int | None:
-        """None: it lives."""
+        """Return the exit code, or None while the child lives."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
 
@@ -54,7 +54,7 @@ def _live(run: Role, plan: RoundPlan, name: str) -> NoReturn:
         logging.basicConfig(
             filename=plan.folder / "log", format=f"%(asctime)s {name} %(name)s %(message)s"
         )
-        asyncio.run(_awaited(run(plan, name)))
+        asyncio.run(_await_role(run(plan, name)))
         code = 0
     except BaseException:
         with (plan.folder / "log").open("a", encoding="utf-8") as log:
@@ -63,7 +63,7 @@ def _live(run: Role, plan: RoundPlan, name: str) -> NoReturn:
         os._exit(code)
 
 
-async def _awaited(run: Awaitable[None]) -> None:
+async def _await_role(run: Awaitable[None]) -> None:
     await run
 
 

@@ -1,31 +1,88 @@
-"""The lives of forked processes, whatever a round is about: work, submit, operate."""
+"""The roles of the forked processes in a round of any subject: to work, to submit, to operate."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailable
 from verify.chaos import ledger
 from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.processes import end_if_orphaned, parent_now
-from verify.chaos.round_plan import RoundPlan
+from verify.chaos.round_plan import RoundPlan, do_nothing
+from verify.chaos.witness import open_witnessed
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 ZOMBIE_EXIT = 5
 
 T = TypeVar("T")
 
 
+class DeclaredWork(Protocol):
+    """The types that a process has declared, and the app that runs them."""
+
+    @property
+    def app(self) -> Holdfast: ...
+
+
+class Operator(Protocol):
+    async def poll(self) -> bool:
+        """Set going what is parked, and return whether everything is settled."""
+
+
+W = TypeVar("W", bound=DeclaredWork)
+OpenWork = Callable[[RoundPlan, str], Awaitable[tuple[W, Ledger]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast(Generic[W]):
+    """The roles that play in the rounds of one subject. Each process opens the store itself."""
+
+    open: OpenWork[W]
+    open_to_submit: OpenWork[W] | None = None  # if the submitter needs another clock
+    new_orders: Callable[[RoundPlan, W], Orders[Any]]
+    new_operator: Callable[[RoundPlan, W, random.Random], Operator]
+    prepare_worker: Callable[[], None] = do_nothing
+
+    async def work(self, plan: RoundPlan, name: str) -> None:
+        self.prepare_worker()
+        declared, _ = await self.open(plan, name)
+        await _run_worker(declared.app, plan, name)
+
+    async def submit(self, plan: RoundPlan, name: str) -> None:
+        declared, book = await (self.open_to_submit or self.open)(plan, name)
+        async with declared.app as app:
+            await _submit_each(plan, book, self.new_orders(plan, declared))
+            await app.store.close()
+
+    async def operate(self, plan: RoundPlan, name: str) -> None:
+        declared, _ = await self.open(plan, name)
+        async with declared.app as app:
+            chance = random.Random(f"{plan.seed} {name}")
+            await _poll_until_settled(plan, self.new_operator(plan, declared, chance))
+            await app.store.close()
+
+
+def opener(declare: Callable[[RoundPlan, Ledger, Any], W]) -> OpenWork[W]:
+    """Return a function that opens the store behind the witness and declares the work on it."""
+
+    async def open_work(plan: RoundPlan, name: str) -> tuple[W, Ledger]:
+        store, book = await open_witnessed(plan, name)
+        return declare(plan, book, store), book
+
+    return open_work
+
+
 # -- the worker
 
 
-async def work_on(app: Holdfast, plan: RoundPlan, name: str) -> None:
+async def _run_worker(app: Holdfast, plan: RoundPlan, name: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with app:
@@ -51,31 +108,31 @@ async def _until_set_or_orphaned(stop: asyncio.Event) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders(Generic[T]):
-    """The orders to submit, in which portions, and how one is sent: the answer is an id."""
+    """The orders to submit, the portions, and how to send one: the answer is an id."""
 
     todo: Sequence[tuple[str, T]]  # with the key of each
     send: Callable[[T], Awaitable[str]]
     burst: int
     again: int  # how many before the first that was not answered are sent again
-    ahead_share: float  # of all: so far the submits run ahead of the harm
+    ahead_share: float  # of all orders: so many are sent before there is any harm
 
 
-async def submit_each(plan: RoundPlan, book: Ledger, orders: Orders[T]) -> None:
-    """Go on where the last one was killed, and send some of what was answered again."""
+async def _submit_each(plan: RoundPlan, book: Ledger, orders: Orders[T]) -> None:
+    """Go on where the last submitter was killed, and send again some of what was answered."""
     answered = {line.key for line in ledger.read(plan.folder, "submitter-*")}
     todo, parent = orders.todo, parent_now()
     first = next((n for n, (key, _) in enumerate(todo) if key not in answered), len(todo))
     for start in range(max(0, first - orders.again), len(todo), orders.burst):
-        while not plan.calm.is_set() and start >= _allowed(plan, orders):
-            await asyncio.sleep(LOOK_SECONDS)
+        while not plan.calm.is_set() and start >= _count_allowed(plan, orders):
+            await asyncio.sleep(POLL_SECONDS)
             end_if_orphaned(parent)
         burst = todo[start : start + orders.burst]
         await asyncio.gather(*(_send(book, orders, key, order) for key, order in burst))
     plan.submitted.set()
 
 
-def _allowed(plan: RoundPlan, orders: Orders[T]) -> float:
-    """Submits keep pace with the harm, and the last ones come after it."""
+def _count_allowed(plan: RoundPlan, orders: Orders[T]) -> float:
+    """Return how many orders may be sent: submits keep pace with the harm, the last come after."""
     ahead = orders.ahead_share + (1 - orders.ahead_share) * plan.harm.read()
     return min(len(orders.todo) * ahead, len(orders.todo) - orders.burst)
 
@@ -83,25 +140,24 @@ def _allowed(plan: RoundPlan, orders: Orders[T]) -> float:
 async def _send(book: Ledger, orders: Orders[T], key: str, order: T) -> None:
     while True:
         try:
-            found = await orders.send(order)
+            record_id = await orders.send(order)
         except StoreUnavailable:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         else:
-            book.write(LineKind.ACK, task=found, key=key)
+            book.write(LineKind.ACK, task=record_id, key=key)
             return
 
 
 # -- the operator
 
 
-async def look_until_settled(plan: RoundPlan, look: Callable[[], Awaitable[bool]]) -> None:
-    """``look``: set going what rests; whether all is settled."""
+async def _poll_until_settled(plan: RoundPlan, operator: Operator) -> None:
     parent = parent_now()
     while not plan.settled.is_set():
         end_if_orphaned(parent)
         try:
-            if await look():
+            if await operator.poll():
                 plan.settled.set()
         except StoreUnavailable:
             pass
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)

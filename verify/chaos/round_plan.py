@@ -18,8 +18,8 @@ from verify.chaos.tasks import ChaosOrder
 from verify.proxy import Harm
 
 
-def _nothing() -> None:
-    pass
+def do_nothing() -> None:
+    """Do nothing: the default where a test may put its sabotage."""
 
 
 class Subject(StrEnum):
@@ -50,7 +50,7 @@ class RoundPlan:
     workers: int = 12
     slots: int = 4
     kill_every_seconds: float = 0.03  # on average; a kill waits for a worker that has begun
-    sabotage: Callable[[], None] = _nothing  # run in each child before it starts, for tests
+    sabotage: Callable[[], None] = do_nothing  # run in each child before it starts, for tests
     durable: bool = True  # False, for tests: a server of our own keeps nothing when it is killed
 
     @property
@@ -71,12 +71,12 @@ class RoundPlan:
 
     @property
     def calm(self) -> SharedMark:
-        """No more kills will come."""
+        """Return the mark that no more kills will come."""
         return SharedMark(self.folder / "calm")
 
     @property
     def harm(self) -> Gauge:
-        """The share of kills and zombies that has been dealt."""
+        """Return the gauge of the share of kills and zombies that has been dealt."""
         return Gauge(self.folder / "harm")
 
     @property
@@ -94,7 +94,7 @@ class RoundPlan:
         return SharedMark(self.folder / "settled")
 
     def preload(self) -> None:
-        """Import what a store needs: once here, instead of in each child."""
+        """Import what the store needs once, before the children are forked."""
         store_from_url(self.store, SystemClock(), "chaos")
 
     async def open_store(self, *, proxied: bool = False, clock: Clock | None = None) -> Store:
@@ -110,7 +110,7 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True)
 class SharedMark:
-    """A fact that one process tells the others."""
+    """A fact that one process shares with the others."""
 
     path: Path
 
@@ -127,7 +127,7 @@ class SharedMark:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A number that one process tells the others."""
+    """A number that one process shares with the others."""
 
     path: Path
 
@@ -140,7 +140,7 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class HarmCounts:
-    """Counts of each kind of harm that was dealt, as one process tells the others."""
+    """Counts of each kind of harm that was dealt, shared by one process with the others."""
 
     path: Path
 
@@ -153,7 +153,7 @@ class HarmCounts:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Replace the file at once: nobody reads half of it."""
+    """Replace the file in one step, so that nobody reads half of it."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text, encoding="ascii")
     fresh.replace(path)

@@ -19,8 +19,8 @@ SPARED_SECONDS = 0.5  # after it has come back
 class Server:
     """A redis-server of our own.
 
-    It writes and syncs before it answers. With ``everysec`` a kill -9 may cost what was answered
-    while a sync was under way: the server then holds the write back, in its own memory.
+    It writes and syncs before it answers. With ``everysec``, a kill -9 may lose what was answered
+    during a sync, because the server then keeps the write in its own memory.
     """
 
     def __init__(self, folder: Path, chance: random.Random, *, durable: bool) -> None:
@@ -51,8 +51,7 @@ class Server:
 
     @property
     def patient_url(self) -> str:
-        """Return the URL for the judge: nobody kills the server any more, and a slow answer is
-        one."""
+        """Return the URL for the judge, with a long timeout: nobody kills the server any more."""
         return f"{self._server.url}/0?timeout={PATIENT_TIMEOUT}"
 
     @property
@@ -65,7 +64,7 @@ class Server:
         return self._back_at is not None
 
     def strike(self) -> None:
-        """Kill it, unless it is away or has just come back."""
+        """Kill the server, unless it is away or has just come back."""
         now = time.monotonic()
         if self.is_away or now < self._spared_until:
             return

@@ -1,5 +1,4 @@
-"""The tasks that are run under chaos: short stages, each with an effect that the ledger
-remembers."""
+"""The tasks that run under chaos: short stages, each with an effect that the ledger records."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class Fate(StrEnum):
     FINE = "fine"
     FLAKY = "flaky"  # its third stage fails twice, then succeeds
     DOOMED = "doomed"  # it suspends, and the operator rolls it back
-    REDO = "redo"  # rolled back, and then started anew with success
+    REDO = "redo"  # it is rolled back, and then retried from scratch with success
 
 
 ENDS = {
@@ -126,16 +125,21 @@ def declare(store: Store, ledger: Ledger, *, lease_seconds: float) -> TaskWork:
         return await effect(ctx, work.number)
 
     async def effect(ctx: Context, value: int) -> int:
-        ledger.note(LineKind.BEGIN, ctx)
-        try:
-            await asyncio.sleep(random.uniform(*EFFECT_SECONDS))
-        except asyncio.CancelledError:
-            ledger.note(LineKind.STOPPED, ctx)
-            raise
-        ledger.note(LineKind.END, ctx)
+        await take_effect(ledger, ctx, EFFECT_SECONDS)
         return value
 
     return TaskWork(app, upgrade, notice)
+
+
+async def take_effect(ledger: Ledger, ctx: Context, seconds: tuple[float, float]) -> None:
+    """Let an effect take a while, and note in the ledger how it begins and ends."""
+    ledger.note(LineKind.BEGIN, ctx)
+    try:
+        await asyncio.sleep(random.uniform(*seconds))
+    except asyncio.CancelledError:
+        ledger.note(LineKind.STOPPED, ctx)
+        raise
+    ledger.note(LineKind.END, ctx)
 
 
 def epoch_of(ctx: Context) -> int:

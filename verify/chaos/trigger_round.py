@@ -1,15 +1,15 @@
 """A round of triggers: many that fire often, under every policy, by clocks that jump.
 
-The workers of this round do not bring triggers back that wait for a time of a clock that was ahead
-(`runtime/services/patrol.py`). Each process has a clock of its own here, up to 90 s off, which
-never comes right, and the patrol takes a trigger for ahead from 5 s on: at each of its looks it
-would set every trigger back to times that it has answered for. Such a time makes no second task,
-as its key is known, but the record counts it again, as fired or as missed. The judge compares
-these counts with the tasks and with the schedule, to the last fire time, and that is what finds a
-time that was lost; beside the patrol it could only say that there are at least as many. So the
-patrol has tests of its own with clocks that do come right
-(`tests/runtime/services/test_patrol.py`, on each store), and the worlds of the simulation with
-triggers run it under clocks that are set.
+The patrol (`runtime/services/patrol.py`) brings a trigger back that waits for a time which a clock
+that was ahead has chosen. The workers of this round run without it. Each process has a clock of
+its own here, which is up to 90 s off and never comes right, and the patrol acts from 5 s on: at
+each step it would set every trigger back to times that the trigger has answered for. Such a time
+makes no second task, because its key is known, but the record counts it again, as fired or as
+missed. The judge compares these counts with the tasks and with the schedule, to the last fire
+time, and so finds a time that was lost. With the patrol it could only say that there are at least
+as many. So the patrol has tests of its own with clocks that do come right
+(`tests/runtime/services/test_patrol.py`, on each store), and the simulated worlds with triggers
+run it under clocks that are set.
 """
 
 from __future__ import annotations
@@ -37,31 +37,26 @@ from holdfast.ports import Clock, Store
 from holdfast.runtime.services.patrol import Patrol
 from verify.chaos.clocks import JumpingClock
 from verify.chaos.ledger import Ledger, LineKind
-from verify.chaos.roles import Orders, look_until_settled, submit_each, work_on
+from verify.chaos.records import all_triggers
+from verify.chaos.roles import Cast, Orders
 from verify.chaos.round_plan import RoundPlan
 from verify.chaos.tasks import QUICKLY
-from verify.chaos.witness import witnessed
-
-
-async def _leave_alone(_: Patrol) -> None:
-    """Bring no trigger back."""
-
+from verify.chaos.witness import open_witnessed
 
 LEAST_TRIGGERS = 72
-# More of those of which each fire time makes a task: there the judge can tell the most.
+# The pair in which each fire time makes a task is there more often: it tells the judge the most.
 POLICIES = [*product(Misfire, Overlap), *[(Misfire.CATCH_UP, Overlap.ALLOW)] * 3]
 RARE_OF = 9  # one in nine is a cron, one in nine fires once
 ONCE_WITHIN_SECONDS = 60.0
 GRACE_SECONDS = 5.0
 TICK_SECONDS = (0.0, 0.02)
-LONG_SECONDS = 1.0  # those of an overlap policy last so long at times
+LONG_SECONDS = 1.0  # the ticks of a trigger with an overlap policy last so long at times
 CRASH_LIMIT = 100  # many ticks die with one worker: a last chance one by one would take long
 BURST = 6
 SENT_AGAIN = 12
 AHEAD_SHARE = 0.7
-PAUSE_SHARE = 0.3  # of the operator's looks
+PAUSE_SHARE = 0.3  # of the operator's polls
 FIRE_SHARE = 0.3
-PAGE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +68,9 @@ class PlannedTrigger:
     terms: TriggerTerms
 
 
-def wanted(plan: RoundPlan) -> list[PlannedTrigger]:
-    """The same for each who asks. Every pair of policies is there for each kind and interval."""
+def planned_triggers(plan: RoundPlan) -> list[PlannedTrigger]:
+    """Return the triggers to make; every process of a round gets the same ones. Each kind and
+    interval occurs with every pair of policies."""
     start = floor(plan.began) + 1.0
     chance = random.Random(f"{plan.seed} triggers")
     made = []
@@ -105,9 +101,9 @@ class TriggerWork:
     app: Holdfast
     tick: AsyncTask[bool, None]
 
-    async def make(self, one: PlannedTrigger) -> str:
-        can_last = one.terms.get("overlap") is not Overlap.ALLOW
-        handle = await self._put(one.schedule, can_last, one.terms)
+    async def make(self, planned: PlannedTrigger) -> str:
+        can_last = planned.terms.get("overlap") is not Overlap.ALLOW
+        handle = await self._put(planned.schedule, can_last, planned.terms)
         return handle.id
 
     def _put(
@@ -124,10 +120,18 @@ class TriggerWork:
                 return put.cron(expression, self.tick, can_last, **terms)
 
 
-async def opened(plan: RoundPlan, name: str) -> tuple[TriggerWork, Ledger]:
+async def open_with_jumps(plan: RoundPlan, name: str) -> tuple[TriggerWork, Ledger]:
     clock = JumpingClock(name, began=plan.began, seed=plan.seed)
-    store, book = await witnessed(plan, name, clock)
-    clock.told = lambda offset: book.write(LineKind.JUMP, asked=offset)
+    store, book = await open_witnessed(plan, name, clock)
+    clock.on_jump = lambda offset: book.write(LineKind.JUMP, asked=offset)
+    return declare(store, clock, lease_seconds=plan.lease_seconds), book
+
+
+async def open_on_time(plan: RoundPlan, name: str) -> tuple[TriggerWork, Ledger]:
+    """Open the store with the true time, to make the triggers: in a round with a first fire time
+    that is minutes ahead, nothing would fire."""
+    clock = SystemClock()
+    store, book = await open_witnessed(plan, name, clock)
     return declare(store, clock, lease_seconds=plan.lease_seconds), book
 
 
@@ -144,82 +148,69 @@ def declare(store: Store, clock: Clock, *, lease_seconds: float) -> TriggerWork:
     return TriggerWork(app, tick)
 
 
-async def work(plan: RoundPlan, name: str) -> None:
-    setattr(Patrol, "step", _leave_alone)  # noqa: B010  (in this process of its own)
-    declared, _ = await opened(plan, name)
-    await work_on(declared.app, plan, name)
+def stop_the_patrol() -> None:
+    """Bring no trigger back in this process; see the top of this module."""
+
+    async def leave_alone(_: Patrol) -> None: ...
+
+    setattr(Patrol, "step", leave_alone)  # noqa: B010
 
 
-async def submit(plan: RoundPlan, name: str) -> None:
-    """Make the triggers by the true time: a first fire time minutes ahead would be a round of
-    nothing."""
-    clock = SystemClock()
-    store, book = await witnessed(plan, name, clock)
-    declared = declare(store, clock, lease_seconds=plan.lease_seconds)
-    orders = Orders(
-        todo=[(one.name, one) for one in wanted(plan)],
+def new_orders(plan: RoundPlan, declared: TriggerWork) -> Orders[PlannedTrigger]:
+    return Orders(
+        todo=[(planned.name, planned) for planned in planned_triggers(plan)],
         send=declared.make,
         burst=BURST,
         again=SENT_AGAIN,
         ahead_share=AHEAD_SHARE,
     )
-    async with declared.app as app:
-        await submit_each(plan, book, orders)
-        await app.store.close()
-
-
-async def operate(plan: RoundPlan, name: str) -> None:
-    """Pause, resume and fire by hand; in the calm, tell when all has caught up and ended."""
-    declared, _ = await opened(plan, name)
-    async with declared.app as app:
-        operator = TriggerOperator(app, plan, random.Random(f"{plan.seed} {name}"))
-        await look_until_settled(plan, operator.look)
-        await app.store.close()
 
 
 class TriggerOperator:
-    def __init__(self, app: Holdfast, plan: RoundPlan, chance: random.Random) -> None:
-        self._app, self._plan, self._chance = app, plan, chance
+    """Pauses, resumes and fires by hand; in the calm, waits until all has caught up and ended."""
 
-    async def look(self) -> bool:
+    def __init__(self, plan: RoundPlan, declared: TriggerWork, chance: random.Random) -> None:
+        self._app, self._plan, self._chance = declared.app, plan, chance
+
+    async def poll(self) -> bool:
         plan = self._plan
-        there = await all_triggers(self._app.store)
+        triggers = await all_triggers(self._app.store)
         if plan.caught_up.is_set():
-            return await self._came_to_rest(there)
-        await self._resume(there)
+            return await self._all_is_settled(triggers)
+        await self._resume(triggers)
         if not plan.calm.is_set():
-            await self._meddle([one for one in there if one.status in PENDING])
-        elif plan.submitted.is_set() and all(_is_caught_up(one, plan) for one in there):
+            await self._meddle([trigger for trigger in triggers if trigger.status in PENDING])
+        elif plan.submitted.is_set() and all(_is_caught_up(each, plan) for each in triggers):
             plan.caught_up.set()
         return False
 
-    async def _resume(self, there: Sequence[Trigger]) -> None:
-        for trigger in there:
+    async def _resume(self, triggers: Sequence[Trigger]) -> None:
+        for trigger in triggers:
             if trigger.status in UNFINISHED - PENDING:
                 await self._ask(trigger, "resume")
 
     async def _meddle(self, waiting: Sequence[Trigger]) -> None:
         if waiting and self._chance.random() < PAUSE_SHARE:
             await self._ask(self._chance.choice(waiting), "pause")
-        often = [one for one in waiting if isinstance(one.schedule, Every)]
+        often = [trigger for trigger in waiting if isinstance(trigger.schedule, Every)]
         if often and self._chance.random() < FIRE_SHARE:
             await self._ask(self._chance.choice(often), "fire")
 
-    async def _came_to_rest(self, there: Sequence[Trigger]) -> bool:
-        """Paused until all tasks have ended; then set going, for the doctor to see them at work.
-        One that so many deaths have suspended is at rest, too, and cannot be paused."""
-        going = [one for one in there if one.status in PENDING]
+    async def _all_is_settled(self, triggers: Sequence[Trigger]) -> bool:
+        """Pause the triggers until all tasks have ended; then resume them, so that the doctor sees
+        them at work. A trigger that many deaths have suspended cannot be paused."""
+        going = [trigger for trigger in triggers if trigger.status in PENDING]
         for trigger in going:
             await self._ask(trigger, "pause")
         by_status = (await self._app.store.views.stats()).by_status
         if going or any(n for status, n in by_status.items() if status not in SETTLED):
             return False
-        await self._resume(there)
+        await self._resume(triggers)
         return True
 
     async def _ask(self, trigger: Trigger, command: Literal["pause", "resume", "fire"]) -> None:
         handle: TriggerHandle[Any] = await self._app.schedule.get(trigger.id)
-        with suppress(Refused):  # it has moved meanwhile: seen again at the next look, if need be
+        with suppress(Refused):  # the trigger has moved meanwhile; the next poll sees it again
             await getattr(handle, command)("chaos")
 
 
@@ -230,12 +221,10 @@ def _is_caught_up(trigger: Trigger, plan: RoundPlan) -> bool:
     return trigger.fire_time is not None and trigger.fire_time > plan.calm.set_at
 
 
-async def all_triggers(store: Store) -> list[Trigger]:
-    found: list[Trigger] = []
-    cursor: str | None = None
-    while True:
-        page = await store.triggers.find_all(limit=PAGE, cursor=cursor)
-        found += page.triggers
-        cursor = page.cursor
-        if cursor is None:
-            return found
+CAST = Cast(
+    open=open_with_jumps,
+    open_to_submit=open_on_time,
+    new_orders=new_orders,
+    new_operator=TriggerOperator,
+    prepare_worker=stop_the_patrol,
+)

@@ -1,4 +1,4 @@
-"""The process between the store's server and those who reach it through the proxy.
+"""The process that runs a proxy in front of the store's server and disturbs connections.
 
 It keeps pace with the kills, so that all kinds of harm meet.
 """
@@ -17,11 +17,12 @@ from verify.chaos.round_plan import RoundPlan
 from verify.proxy import REPLIES_LOST, Harm, Proxy
 
 HOST = "127.0.0.1"
-LOOK_SECONDS = (0.01, 0.06)
-DELAY_SECONDS = (0.05, 0.8)  # some come after the client has given up
+POLL_SECONDS = (0.01, 0.06)
+DELAY_SECONDS = (0.05, 0.8)  # some replies come after the client has given up
 ORPHANED_EXIT = 4
 
-# For each reply that is lost. Most connections are cut with it; some say nothing any more.
+# The amount of each harm per lost reply. Most connections are cut with the reply; some stay
+# open and silent.
 PER_LOST_REPLY = {
     Harm.LOSE: 0.6,
     Harm.TEAR: 0.2,
@@ -45,7 +46,8 @@ def is_done(plan: RoundPlan, dealt: Mapping[Harm, int]) -> bool:
 
 
 class FaultyWire:
-    """Opened by the parent, who knows the port before the process is there that serves it."""
+    """The listening socket of the proxy. The parent opens it, so that its port is known before the
+    process that serves it has started."""
 
     def __init__(self, store: str) -> None:
         self._target = urlsplit(store)
@@ -57,8 +59,8 @@ class FaultyWire:
         return self._target._replace(netloc=f"{HOST}:{port}").geturl()
 
     def close(self) -> None:
-        """Close the socket in the parent once the process is there: later children shall not
-        inherit it."""
+        """Close the socket in the parent once the process has started, so that later children do
+        not inherit it."""
         self._listen.close()
 
     async def serve(self, plan: RoundPlan, name: str) -> None:
@@ -72,7 +74,7 @@ class FaultyWire:
             while os.getppid() == parent:
                 _keep_pace(plan, proxy)
                 plan.dealt.set(proxy.dealt)
-                await asyncio.sleep(chance.uniform(*LOOK_SECONDS))
+                await asyncio.sleep(chance.uniform(*POLL_SECONDS))
             os._exit(ORPHANED_EXIT)
 
 

@@ -1,4 +1,4 @@
-"""The store as it is, with a line in the ledger for what the judge has to know of its answers."""
+"""A store that writes a line to the ledger for each answer that the judge has to know."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.processes import end_if_orphaned, parent_now
 from verify.chaos.round_plan import RoundPlan
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 DUE_SECONDS = 0.5  # a clock that was set is noticed by then, not after the half minute of users
 PROXIED_OF = 3  # one in three reaches the store directly
 
 
 class WitnessedTasks:
-    """Writes a line for each beat and each refused write."""
+    """The tasks of a store, with a line for each beat and each refused write."""
 
     def __init__(self, tasks: TaskStore, book: Ledger) -> None:
         self._tasks, self._ledger = tasks, book
@@ -62,13 +62,14 @@ class WitnessedTasks:
 
 
 def _lease_is_lost(transition: Transition, task: Task | None) -> bool:
-    """Return whether the lease is lost, and not merely a request came in between."""
+    """Return whether the lease is lost; otherwise a request came in between."""
     held = task.lease.id if task and task.lease else None
     return transition.lease is not None and transition.lease != held
 
 
 class WitnessedTriggers:
-    """The lease is the round's, not the half minute that schedulers ask for."""
+    """The triggers of a store, with a line for each claim and each refused write. Leases last as
+    long as those of the round, not the half minute that schedulers ask for."""
 
     def __init__(self, triggers: TriggerStore, book: Ledger, lease_seconds: float) -> None:
         self._triggers = triggers
@@ -116,7 +117,8 @@ class WitnessedTriggers:
 
 
 class WitnessedPlans:
-    """A line for each plan that a driver is handed, and for each write of his."""
+    """The plans of a store, with a line for each one that a driver is handed, and for each write
+    of a driver."""
 
     def __init__(self, plans: PlanStore, book: Ledger) -> None:
         self._plans, self._ledger = plans, book
@@ -145,14 +147,17 @@ class WitnessedPlans:
         return outcome
 
 
-async def witnessed(plan: RoundPlan, name: str, clock: Clock | None = None) -> tuple[Store, Ledger]:
+async def open_witnessed(
+    plan: RoundPlan, name: str, clock: Clock | None = None
+) -> tuple[Store, Ledger]:
+    """Open the store of a round behind the witness, and the ledger of this process."""
     plan.sabotage()
     book = Ledger(plan.folder, name)
     store = await _open_store(plan, name, clock)
-    return _witnessed(store, book, plan.lease_seconds), book
+    return _wrap_store(store, book, plan.lease_seconds), book
 
 
-def _witnessed(store: Store, book: Ledger, lease_seconds: float) -> Store:
+def _wrap_store(store: Store, book: Ledger, lease_seconds: float) -> Store:
     async def wait(topic: Topic, ticket: int, *, timeout: float) -> None:
         if topic is Topic.DUE:
             timeout = min(timeout, DUE_SECONDS)
@@ -168,11 +173,11 @@ def _witnessed(store: Store, book: Ledger, lease_seconds: float) -> Store:
 
 
 async def _open_store(plan: RoundPlan, name: str, clock: Clock | None) -> Store:
-    """Some of each kind go through the proxy. If the store is away, it is tried again."""
+    """Open the store, for some of each role through the proxy; try again while it is away."""
     parent = parent_now()
     while True:
         try:
             return await plan.open_store(proxied=int(name[-1]) % PROXIED_OF != 0, clock=clock)
         except StoreUnavailable:
             end_if_orphaned(parent)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)

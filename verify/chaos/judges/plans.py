@@ -28,7 +28,14 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
-from verify.chaos.judges.tasks import CLOCK_SECONDS, ClaimSpan, History, TaskVerdict, judge, walked
+from verify.chaos.judges.tasks import (
+    CLOCK_SECONDS,
+    ClaimSpan,
+    History,
+    TaskVerdict,
+    judge,
+    walk_events,
+)
 from verify.chaos.ledger import LedgerLine, LineKind
 
 AGAIN = (MemberState.FAILED, MemberState.ROLLED_BACK)
@@ -79,7 +86,7 @@ def judge_plans(history: PlanHistory) -> PlanVerdict:
     ids = history.plans.keys()
     return PlanVerdict(
         tasks=judge(history.beside),
-        lost=[*_lost(history), *(said for walk in walks for said in walk.lost)],
+        lost=[*_report_lost(history), *(said for walk in walks for said in walk.lost)],
         crowded=[
             *(said for walk in walks for said in walk.crowded),
             *(said for of in history.plans.values() for said in _side_by_side(of, history.beside)),
@@ -204,7 +211,7 @@ class _Walk:
 def _claims(of: PlanRecords, beside: History) -> Iterator[tuple[int, ClaimSpan]]:
     for index, task_id in enumerate(of.tasks.ids):
         if task_id in beside.records:
-            for claim in walked(*beside.records[task_id]).claims:
+            for claim in walk_events(*beside.records[task_id]).claims:
                 yield index, claim
 
 
@@ -239,7 +246,7 @@ def _too_early(of: PlanRecords, beside: History) -> Iterator[str]:
 # -- lost
 
 
-def _lost(history: PlanHistory) -> Iterator[str]:
+def _report_lost(history: PlanHistory) -> Iterator[str]:
     answered = {line.key for line in history.beside.lines if line.kind is LineKind.ACK}
     for plan_id, end in history.expected.items():
         if plan_id not in answered:

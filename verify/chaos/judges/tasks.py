@@ -1,8 +1,8 @@
-"""The judge of tasks says what the history must show, whatever was killed. It is pure.
+"""The judge of tasks reports what is wrong in a history, whatever was killed. It is pure.
 
-Two witnesses are heard: the store's own records and events, and the ledger that the stages wrote
-beside it. A commit counts as the holder's only if the ledger says that its effect was done under
-the very fence that the store had given out last.
+There are two witnesses: the records and events of the store, and the ledger that the stages wrote
+outside it. A commit counts as the holder's only if the ledger says that its effect was done under
+the fence that the store had given out last.
 """
 
 from __future__ import annotations
@@ -152,23 +152,23 @@ class Walk:
 
 
 def judge(history: History) -> TaskVerdict:
-    walks = [walked(task, events) for task, events in history.records.values()]
+    walks = [walk_events(task, events) for task, events in history.records.values()]
     claims = [claim for walk in walks for claim in walk.claims]
     commits = [commit for walk in walks for commit in walk.commits]
-    events = [event for _, told in history.records.values() for event in told]
+    events = [event for _, of_task in history.records.values() for event in of_task]
     still = _stood_still(history)
     swept, taken_over, late = _take_overs(claims, history, still)
     acks = Counter((line.key, line.task) for line in history.lines if line.kind is LineKind.ACK)
     return TaskVerdict(
-        lost=list(_lost(history)),
-        double=list(_double(commits)),
+        lost=list(_report_lost(history)),
+        double=list(_report_double_commits(commits)),
         two_owners=[
-            *(said for walk in walks for said in walk.wrong),
+            *(complaint for walk in walks for complaint in walk.wrong),
             *_interleaved_claims(claims),
             *_not_the_holders(commits, history.lines),
             *_overlapping_effects(commits, walks, history.lines),
         ],
-        disorder=[said for told in history.records.values() for said in _disorder(*told)],
+        disorder=[wrong for record in history.records.values() for wrong in _disorder(*record)],
         doctor=[f"doctor: {f.invariant} {f.task_id} {f.message}" for f in history.findings],
         tasks=len(history.records),
         stages=_count(events, ev.StageCompleted),
@@ -187,7 +187,7 @@ def judge(history: History) -> TaskVerdict:
     )
 
 
-def walked(task: Task, events: Sequence[Event]) -> Walk:
+def walk_events(task: Task, events: Sequence[Event]) -> Walk:
     walk = Walk(task)
     for event in events:
         walk.step(event)
@@ -205,7 +205,7 @@ def _at(event: Event) -> str:
 # -- lost
 
 
-def _lost(history: History) -> Iterator[str]:
+def _report_lost(history: History) -> Iterator[str]:
     answers: defaultdict[str, set[str]] = defaultdict(set)
     for line in history.lines:
         if line.kind is LineKind.ACK:
@@ -231,7 +231,7 @@ def _ended_wrong(history: History, key: str, task_id: str, end: Status) -> Itera
 # -- double commits
 
 
-def _double(commits: Sequence[Commit]) -> Iterator[str]:
+def _report_double_commits(commits: Sequence[Commit]) -> Iterator[str]:
     for key, times in Counter(commit.key for commit in commits).items():
         if times > 1:
             yield f"{key} was committed {times} times"
@@ -269,8 +269,8 @@ def _not_the_holders(commits: Sequence[Commit], lines: Sequence[LedgerLine]) -> 
 def _overlapping_effects(
     commits: Sequence[Commit], walks: Sequence[Walk], lines: Sequence[LedgerLine]
 ) -> Iterator[str]:
-    """Name committed effects of one line that began before those of the last fence had ended, by
-    the ledger's own times. The vain effects of a zombie are not committed, and not counted here."""
+    """Report committed effects of one line that began before those of the last fence had ended, by
+    the times in the ledger. A zombie's effects in vain are not committed and do not count."""
     whose = {walk.task.id: walk.task.tenant or walk.task.id for walk in walks}
     began: dict[tuple[str, int], float] = {}
     ended: dict[tuple[str, int], float] = {}
@@ -340,7 +340,7 @@ def _take_overs(
 
 
 def _following(claims: Sequence[ClaimSpan]) -> dict[int, ClaimSpan]:
-    """The next claim of the same task, by the fence of the one before."""
+    """Return the next claim of the same task, by the fence of the claim before it."""
     following: dict[int, ClaimSpan] = {}
     by_task: dict[str, ClaimSpan] = {}
     for claim in sorted(claims, key=lambda claim: claim.fence, reverse=True):

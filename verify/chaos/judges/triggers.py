@@ -1,4 +1,4 @@
-"""The judge of triggers says what must be true of them, whatever was killed or jumped. It is pure.
+"""The judge of triggers reports what is wrong with them, whatever was killed. It is pure.
 
 A trigger's own record says up to which fire time it has answered, how many tasks it made and how
 many fire times made none; the tasks carry trigger and fire time in their keys. The schedule says
@@ -68,26 +68,26 @@ class FiredTasks:
 
 
 def judge_triggers(history: TriggerHistory) -> TriggerVerdict:
-    made = _made(history.tasks)
+    made = _group_tasks(history.tasks)
     kinds = Counter(line.kind for line in history.lines)
     return TriggerVerdict(
-        lost=list(_lost(history)),
-        doubled=[said for one in made.items() for said in _doubled(*one)],
-        miscounted=[said for one in history.triggers for said in _miscounted(one, made[one.id])],
-        unanswered=[said for one in history.triggers for said in _unanswered(one, made[one.id])],
+        lost=list(_report_lost(history)),
+        doubled=[wrong for of_one in made.items() for wrong in _report_doubled(*of_one)],
+        miscounted=[w for t in history.triggers for w in _report_miscounted(t, made[t.id])],
+        unanswered=[w for t in history.triggers for w in _report_unanswered(t, made[t.id])],
         doctor=[f"doctor: {f.invariant} {f.task_id} {f.message}" for f in history.findings],
         triggers=len(history.triggers),
-        fire_times=sum(len(answered(one, _first(one))) for one in history.triggers),
+        fire_times=sum(len(answered_times(t, _first(t))) for t in history.triggers),
         tasks=len(history.tasks),
         by_hand=sum(of.by_hand.total() for of in made.values()),
-        missed=sum(one.missed for one in history.triggers),
+        missed=sum(trigger.missed for trigger in history.triggers),
         taken_over=kinds[LineKind.TAKEN_OVER],
         stale=kinds[LineKind.STALE],
         jumps=kinds[LineKind.JUMP],
     )
 
 
-def _made(tasks: Sequence[Task]) -> Mapping[str, FiredTasks]:
+def _group_tasks(tasks: Sequence[Task]) -> Mapping[str, FiredTasks]:
     found: defaultdict[str, FiredTasks] = defaultdict(lambda: FiredTasks(Counter(), Counter()))
     for task in tasks:
         trigger_id, _, at = (task.key or "").rpartition("@")
@@ -99,7 +99,7 @@ def _made(tasks: Sequence[Task]) -> Mapping[str, FiredTasks]:
     return found
 
 
-def _lost(history: TriggerHistory) -> Iterator[str]:
+def _report_lost(history: TriggerHistory) -> Iterator[str]:
     there = Counter(trigger.id for trigger in history.triggers)
     for name in history.names:
         if there[name] != 1:
@@ -107,7 +107,9 @@ def _lost(history: TriggerHistory) -> Iterator[str]:
     for line in history.lines:
         if line.kind is LineKind.ACK and line.task not in there:
             yield f"trigger {line.task} was answered and is not in the store"
-    if sum(made.timed.total() for made in _made(history.tasks).values()) < len(history.names):
+    if sum(made.timed.total() for made in _group_tasks(history.tasks).values()) < len(
+        history.names
+    ):
         yield "hardly a trigger has fired: such a round proves nothing"
     ids = {task.id for task in history.tasks}
     for trigger in history.triggers:
@@ -118,32 +120,32 @@ def _lost(history: TriggerHistory) -> Iterator[str]:
             yield f"task {task.id} ({task.key}) is {task.status}"
 
 
-def _doubled(trigger_id: str, made: FiredTasks) -> Iterator[str]:
+def _report_doubled(trigger_id: str, made: FiredTasks) -> Iterator[str]:
     for at, count in made.timed.items():
         if count > 1:
-            yield f"trigger {trigger_id}: {count} tasks for the fire time {_told(at)}"
+            yield f"trigger {trigger_id}: {count} tasks for the fire time {_format_time(at)}"
     for at_hand, count in made.by_hand.items():
         if count > 1:
             yield f"trigger {trigger_id}: {count} tasks for one wish, {at_hand}"
 
 
-def _miscounted(trigger: Trigger, made: FiredTasks) -> Iterator[str]:
+def _report_miscounted(trigger: Trigger, made: FiredTasks) -> Iterator[str]:
     if trigger.fired != made.count:
         yield f"trigger {trigger.id} says {trigger.fired} tasks, and there are {made.count}"
-    strange = made.timed.keys() - set(answered(trigger, _first(trigger, STORED_SECONDS * -2)))
+    strange = made.timed.keys() - set(answered_times(trigger, _first(trigger, STORED_SECONDS * -2)))
     for at in sorted(strange):
-        yield f"trigger {trigger.id}: a task for {_told(at)}, which it has not answered for"
+        yield f"trigger {trigger.id}: a task for {_format_time(at)}, which it has not answered for"
     is_over = isinstance(trigger.schedule, Once) and trigger.fire_time is None
     if is_over == (trigger.status in UNFINISHED):
         yield f"trigger {trigger.id} is {trigger.status} and waits for {trigger.fire_time}"
 
 
-def _unanswered(trigger: Trigger, made: FiredTasks) -> Iterator[str]:
-    """Every fire time has its one task, or was counted as missed."""
+def _report_unanswered(trigger: Trigger, made: FiredTasks) -> Iterator[str]:
+    """Report a trigger with a fire time that has no task and was not counted as missed."""
     found = made.timed.total() + trigger.missed
     # Whether a time in the very moment of its making was its first, its record cannot tell.
     firsts = {_first(trigger, by) for by in (-STORED_SECONDS, 0.0, STORED_SECONDS)}
-    counts = {len(answered(trigger, first)) for first in firsts}
+    counts = {len(answered_times(trigger, first)) for first in firsts}
     if found not in counts:
         yield (
             f"trigger {trigger.id} ({trigger.misfire}, {trigger.overlap}) has answered for "
@@ -154,8 +156,8 @@ def _unanswered(trigger: Trigger, made: FiredTasks) -> Iterator[str]:
         yield f"trigger {trigger.id} catches up, and {trigger.missed} fire times made no task"
 
 
-def answered(trigger: Trigger, first: float) -> list[float]:
-    """The fire times that it has answered for: up to the one that it waits for now."""
+def answered_times(trigger: Trigger, first: float) -> list[float]:
+    """Return the fire times that the trigger has answered for, up to the one it waits for."""
     upto = first if trigger.fire_time is None else trigger.fire_time  # one that fires once is over
     found = times.latest(trigger.schedule, first, upto, EVERY_ONE)
     return [at for at in found if at != trigger.fire_time]
@@ -171,5 +173,5 @@ def _first(trigger: Trigger, by_seconds: float = 0.0) -> float:
     return found
 
 
-def _told(at: float) -> str:
+def _format_time(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().isoformat()
