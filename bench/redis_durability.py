@@ -147,7 +147,7 @@ async def after_failover(config: Config, chance: random.Random, *, cut_off: bool
                     await asyncio.to_thread(_cut_off, group.primary)
                     await asyncio.sleep(CUT_OFF_SECONDS)
                 await asyncio.to_thread(group.kill_primary)
-            await asyncio.to_thread(group.promoted)
+            await asyncio.to_thread(group.wait_promoted)
             await asyncio.to_thread(group.replica.start)  # some primaries take nothing without one
             return await _counted(submitters, group.primary)
 

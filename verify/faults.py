@@ -1,9 +1,8 @@
-"""A store behind a bad line: what is asked may be lost, doubled, late, or answered to nobody.
+"""A store behind a bad connection, on which requests and replies are lost, doubled or late.
 
-`faulty_store` is one process's way to a store that it shares with others. Each call goes over a
-`FaultyLine`, which draws the fate of request and reply from a seeded chance. Used by the
-simulation; a user's own tests can put it in front of any store whose verbs answer at once, such as
-the memory store.
+`faulty_store` is the store as one process reaches it. Each call goes over a `FaultyLine`, which
+draws the fate of request and reply from a seeded chance. The simulation uses it, and other tests
+can put it in front of any store whose verbs answer at once, such as the memory store.
 """
 
 from __future__ import annotations
@@ -55,14 +54,14 @@ class Rates:
     crash_after: float = 0.0
     lost_signal: float = 0.0
     latency_seconds: float = 0.01  # at most, each way
-    commit_seconds: float = 0.0  # at most: what a write takes longer than a look
+    commit_seconds: float = 0.0  # at most: how much longer a write takes than a read
     slow_seconds: float = 5.0  # at most
     give_up_seconds: float = 2.0  # at most, until a sender takes its request for lost
 
     def calm(self) -> Rates:
         return Rates(latency_seconds=self.latency_seconds, commit_seconds=self.commit_seconds)
 
-    def drawn(self, chance: random.Random) -> Fault | None:
+    def draw_fault(self, chance: random.Random) -> Fault | None:
         roll = chance.random()
         for rate, fault in (
             (self.lost_request, Fault.LOST_REQUEST),
@@ -80,7 +79,7 @@ class Rates:
 
 
 class FaultyLine:
-    """Requests and replies travel outside of the process: it may die or be stopped meanwhile."""
+    """The connection of one process, which may die or be stopped while a request is on its way."""
 
     def __init__(
         self,
@@ -90,15 +89,15 @@ class FaultyLine:
         *,
         outside: Callable[[float, Callable[[], None]], object],
         crash: Callable[[], None],
-        noted: Callable[[str, Fault], None],
+        note_fault: Callable[[str, Fault], None],
     ) -> None:
-        """``outside`` calls after some seconds, whatever befalls the process."""
+        """``outside`` calls a function after some seconds, whatever happens to the process."""
         self.store = store
         self._clock = clock
         self._chance = chance
         self._outside = outside
         self._crash = crash
-        self._noted = noted
+        self._note_fault = note_fault
         self.rates = Rates()
         self.is_down: Callable[[], bool] = lambda: False
 
@@ -106,15 +105,15 @@ class FaultyLine:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         request = _Request(verb, ask, future)
         if self.is_down():
-            self._noted(verb, Fault.OUTAGE)
+            self._note_fault(verb, Fault.OUTAGE)
             self._fail(request, after=self._moment())
         else:
-            self._send(request, self.rates.drawn(self._chance))
+            self._send(request, self.rates.draw_fault(self._chance))
         return await future
 
     def _send(self, request: _Request[T], fault: Fault | None) -> None:
         if fault is not None:
-            self._noted(request.verb, fault)
+            self._note_fault(request.verb, fault)
         match fault:
             case None:
                 self._deliver(request, after=self._moment())
@@ -173,7 +172,7 @@ class FaultyLine:
 
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
         if self._chance.random() < self.rates.lost_signal:
-            self._noted("wait", Fault.LOST_SIGNAL)
+            self._note_fault("wait", Fault.LOST_SIGNAL)
             await sleep(self._clock, timeout)
         else:
             await self.store.wait(topic, ticket, timeout=timeout)
@@ -197,7 +196,7 @@ class _Request(Generic[T]):
 
 
 def at_once(asked: Awaitable[T]) -> T:
-    """The answer of a coroutine that never waits."""
+    """Return the result of a coroutine that never waits."""
     try:
         next(asked.__await__())
     except StopIteration as done:

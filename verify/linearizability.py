@@ -1,12 +1,12 @@
-"""Were these concurrent answers possible one after the other? (Wing and Gong, with memoisation.)
+"""A check whether a history is linearizable (Wing and Gong, with memoisation).
 
-A history is what several clients asked and were answered, with the times of both. It is
-linearizable when all operations can be put in one order that respects those times (what had
-returned before another was called comes first) and in which a sequential model gives the same
-answers. The search tries the orders depth first and remembers where it has been.
+A history has the calls of several clients and their answers, with the times of both. It is
+linearizable when all operations can be put in one order that respects those times (an operation
+that had returned before another was called comes first) and in which a sequential model gives the
+same answers. The search tries the orders depth first and remembers where it has been.
 
-The model for stores is the memory store. Written here because the checkers that exist are for
-other languages; the search itself is forty lines.
+The model for stores is the memory store. This is our own code because the existing checkers are
+for other languages; the search itself is forty lines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS_LIMIT = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    process: str  # who asked; each asks one thing after the other
+    process: str  # the client; each makes one call after the other
     name: str
     arguments: Any
     called_at: float
@@ -43,14 +43,14 @@ class Operation:
 
 class Model(Protocol):
     def perform(self, operation: Operation) -> Any:
-        """Do it, and say what a sequential store answers."""
+        """Perform the operation, and return what a sequential store answers."""
 
     def state(self) -> Hashable:
-        """Equal for models that will answer alike from now on."""
+        """Return a value that is equal for models that will answer alike from now on."""
 
 
 class TooHard(HoldfastError, stored_name="TooHard"):
-    """The search was given up; the history is too concurrent for its limit."""
+    """The search was given up: the history is too concurrent for the limit."""
 
     code = "too-hard"
 
@@ -79,8 +79,8 @@ class _Search:
     def __init__(
         self, history: Sequence[Operation], new_model: Callable[[], Model], limit: int
     ) -> None:
-        # Those that returned first are tried first: most stores answer in the order of their work.
-        self.history = sorted(history, key=_returned)
+        # The first to return is tried first: most stores answer in the order of their work.
+        self.history = sorted(history, key=_return_time)
         self.new_model, self.limit = new_model, limit
         self.answered = sum(
             1 << n for n, op in enumerate(self.history) if op.returned_at is not None
@@ -100,7 +100,7 @@ class _Search:
                     return self.verdict(self.longest)
                 untried.pop()
                 done &= ~(1 << order.pop())
-                model = self.replayed(order)
+                model = self.replay(order)
                 continue
             n = untried[-1].pop(0)
             if self.fits(model, n) and (done | 1 << n, model.state()) not in dead:
@@ -109,14 +109,14 @@ class _Search:
                 untried.append(self.candidates(done))
                 self.longest = max(self.longest, tuple(order), key=len)
             else:
-                model = self.replayed(order)
+                model = self.replay(order)
         return self.verdict(order, explained=True)
 
     def candidates(self, done: int) -> list[int]:
         """Return the operations that may come next: called before any of the others had
         returned."""
         left = [n for n in range(len(self.history)) if not done >> n & 1]
-        first_return = min((_returned(self.history[n]) for n in left), default=0.0)
+        first_return = min((_return_time(self.history[n]) for n in left), default=0.0)
         return [n for n in left if self.history[n].called_at <= first_return]
 
     def fits(self, model: Model, n: int) -> bool:
@@ -127,7 +127,7 @@ class _Search:
         answer = model.perform(operation)
         return operation.returned_at is None or answer == operation.answer
 
-    def replayed(self, order: Sequence[int]) -> Model:
+    def replay(self, order: Sequence[int]) -> Model:
         model = self.new_model()
         for n in order:
             model.perform(self.history[n])
@@ -142,13 +142,13 @@ class _Search:
         )
 
 
-def _returned(operation: Operation) -> float:
+def _return_time(operation: Operation) -> float:
     return float("inf") if operation.returned_at is None else operation.returned_at
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes down what a client asks and is answered. Several may record into one history."""
+    """Records the calls of a client and their answers. Several may share one history."""
 
     process: str
     history: list[Operation] = field(default_factory=list)
@@ -177,7 +177,7 @@ class Recorder:
 
 
 class Client(Recorder):
-    """A store's client that records: the verbs that compare and swap, and a look."""
+    """A recording client of a store, with the verbs that compare and swap, and `load`."""
 
     __slots__ = ("store",)
 
@@ -194,7 +194,7 @@ class Client(Recorder):
         return await self.record("claim", arguments, call, plain_claims)
 
     async def apply(self, transition: Transition) -> Task | None:
-        """The record as it was answered, written or not."""
+        """Write a transition, and return the record in the answer, written or not."""
         call = self.store.tasks.apply([transition])
         (outcome,) = await self.record("apply", transition, call, plain_outcomes)
         return outcome.task
@@ -226,7 +226,7 @@ class ClaimArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreModel:
-    """The memory store, told what a `Client` was told."""
+    """The memory store, which performs the operations that a `Client` recorded."""
 
     def __init__(self, clock: Clock) -> None:
         self._store = MemoryStore(clock)
@@ -243,7 +243,7 @@ class StoreModel:
                 self._leases |= {lease.fence: lease.id for lease in leases if lease}
                 return plain_claims(claims)
             case "apply":
-                return plain_outcomes(_now(store.tasks.apply([self._translated(arguments)])))
+                return plain_outcomes(_now(store.tasks.apply([self._with_own_lease(arguments)])))
             case "expire":
                 return _now(store.tasks.expire(limit=1_000, count_crashes=True))
             case "load":
@@ -251,8 +251,8 @@ class StoreModel:
             case name:
                 raise HoldfastError(f"the model does not know the operation {name!r}")
 
-    def _translated(self, transition: Transition) -> Transition:
-        """Lease ids are random: the model has given out another for the same claim."""
+    def _with_own_lease(self, transition: Transition) -> Transition:
+        """Replace the lease id, which is random, by the id that the model gave to this claim."""
         if transition.lease is None or transition.after.lease is None:
             return transition
         ours = self._leases.get(transition.after.lease.fence, "unknown")
@@ -265,7 +265,7 @@ class StoreModel:
 
 
 def _now(call: Coroutine[Any, Any, T]) -> T:
-    """The memory store never waits."""
+    """Return the result of a coroutine of the memory store, which never waits."""
     try:
         call.send(None)
     except StopIteration as stop:
@@ -273,7 +273,7 @@ def _now(call: Coroutine[Any, Any, T]) -> T:
     raise HoldfastError("the model waited for something")
 
 
-# Answers without what is random in them.
+# -- answers without their random parts
 
 
 def plain_tasks(tasks: Sequence[Task | None]) -> list[Any]:

@@ -103,7 +103,7 @@ class Proxy:
         self.wanted[harm] += times
 
     def cut_all(self) -> int:
-        """Cut every connection now, silent ones too; how many."""
+        """Cut every connection now, also silent ones, and return how many there were."""
         for pipe in self._pipes:
             pipe.abort()
         self.dealt[Harm.CUT] += len(self._pipes)
@@ -116,7 +116,7 @@ class Proxy:
     # -- for the pipes
 
     def strikes(self, *fitting: Harm) -> Harm | None:
-        """The harm to do to the bytes at hand, if any."""
+        """Return the harm to do to the present bytes, if any."""
         for harm in fitting:
             if self.wanted[harm] > 0:
                 self.wanted[harm] -= 1
@@ -189,9 +189,9 @@ class Pipe:
             pass  # the server is away: the client sees its connection end
         finally:
             self.abort()
-            await self._closed()
+            await self._wait_closed()
 
-    async def _closed(self) -> None:
+    async def _wait_closed(self) -> None:
         for writer in (self._client, self._server):
             if writer is not None:
                 with suppress(OSError):  # it did not end well, and was not meant to

@@ -208,7 +208,7 @@ def test_the_sentinels_promote_the_replica_of_a_dead_primary() -> None:
             client.set("k", "v")
             assert client.wait(1, 50_000) == 1
         dead = group.kill_primary()
-        primary = group.promoted()
+        primary = group.wait_promoted()
         assert (group.primary, group.replica) == (primary, dead)
         with primary.client() as client:
             assert client.get("k") == "v"
@@ -218,7 +218,7 @@ def test_the_sentinels_promote_the_replica_of_a_dead_primary() -> None:
 def test_an_old_primary_comes_back_as_a_replica() -> None:
     with Sentinels() as group:
         dead = group.kill_primary()
-        group.promoted()
+        group.wait_promoted()
         dead.start()
         until(lambda: dead.role() == "slave", "the old primary follows the new")
         until(dead.is_synced, "it is in step")

@@ -196,7 +196,7 @@ def asked(world: World, **rates: float) -> tuple[Store, list[Fault], MemoryStore
             seconds, call, context=world.loop.outside
         ),
         crash=lambda: world.said.append("crash"),
-        noted=lambda _, fault: met.append(fault),
+        note_fault=lambda _, fault: met.append(fault),
     )
     line.rates = Rates(**rates)
     return faulty_store(line), met, truth

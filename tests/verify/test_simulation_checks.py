@@ -178,8 +178,8 @@ async def test_a_ready_task_waits_only_for_a_worker_that_is_full_or_runs_a_suspe
     live.world.driver.clock.advance(liveness.CLAIM_SECONDS + 1.0)
     for name, value in hinders.items():
         setattr(live.worker, name, value)
-    liveness._look_at_workers(live)
-    breaches = [invariant for invariant, _ in liveness._late(live, task, ready_since)]
+    liveness._excuse_workers(live)
+    breaches = [invariant for invariant, _ in liveness._check_task(live, task, ready_since)]
     assert breaches == ([] if hinders else ["L3"])
 
 
@@ -190,7 +190,7 @@ async def test_a_hold_that_is_over_when_it_arrives_is_removed_at_the_next_look(
     until = live.store.wall - 60.0
     live.book.holds["t0"] = Hold(since_steady=live.store.steady, until=until)
     live.world.driver.clock.advance(kept_seconds)
-    breaches = [invariant for invariant, _ in liveness._holds_kept(live)]
+    breaches = [invariant for invariant, _ in liveness._check_holds(live)]
     assert breaches == (["H4"] if kept_seconds else [])
 
 

@@ -99,7 +99,7 @@ def test_a_sqlite_store_that_keeps_the_stages_of_older_code_is_found() -> None:
     with patch.object(task_store, "_write_head", lambda *_: None):
         result = run(1, shadow="sqlite")
     assert result.broken is not None
-    assert "stages" in result.broken.says
+    assert "stages" in result.broken.message
 
 
 def test_a_difference_is_told_with_seed_step_verb_and_both_answers(

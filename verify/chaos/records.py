@@ -15,12 +15,12 @@ from holdfast.ports import Filter, Store
 PAGE = 500
 
 
-class Page(Protocol):
+class CursorPage(Protocol):
     @property
     def cursor(self) -> str | None: ...
 
 
-P = TypeVar("P", bound=Page)
+P = TypeVar("P", bound=CursorPage)
 R = TypeVar("R")
 
 

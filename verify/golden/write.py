@@ -37,7 +37,7 @@ MAILS = 12
 
 
 class GoldenWriter:
-    """One store, filled step by step; ``facts`` is what the reader must find in it."""
+    """Fills one store step by step; ``facts`` is what the reader must find in it."""
 
     def __init__(self, store: Any, clock: ManualClock, folder: Path) -> None:
         self.store, self.clock, self.work = store, clock, GoldenWork(folder)
@@ -47,12 +47,12 @@ class GoldenWriter:
 
     async def write(self) -> dict[str, Any]:
         try:
-            await self._rested()
-            await self._pruned()
-            await self._triggers()
-            await self._switched()
-            await self._plans()
-            await self._under_way()
+            await self._write_parked_tasks()
+            await self._write_pruned_task()
+            await self._write_triggers()
+            await self._write_switches()
+            await self._write_plans()
+            await self._write_running_work()
             return await self._facts()
         finally:
             self.engine.close()
@@ -62,8 +62,8 @@ class GoldenWriter:
         self.tasks[label] = handle.id
         return handle
 
-    async def _rested(self) -> None:
-        """Work that has ended, failed, waits for a retry, was paused or is half rolled back."""
+    async def _write_parked_tasks(self) -> None:
+        """Write tasks that are settled, failed, paused, half rolled back or due for a retry."""
         work, upgrade = self.work, self.work.upgrade
         await self._submit("done", upgrade, "ok", tenant="t-done")
         for mode in FAILURES:
@@ -86,13 +86,13 @@ class GoldenWriter:
             await handle.rollback("the customer has withdrawn")
         await self.engine.advance("1s")
 
-    async def _pruned(self) -> None:
-        """A task that was deleted, whose key is still known."""
+    async def _write_pruned_task(self) -> None:
+        """Write a task that is deleted and whose key is still known."""
         await self._submit("pruned", self.work.brief, 41)
         await self.engine.advance("5m")
         await self.work.app.prune("tasks")
 
-    async def _triggers(self) -> None:
+    async def _write_triggers(self) -> None:
         schedule, mail = self.work.app.schedule, self.work.mail
         await schedule.cron("0 3 * * *", mail, "nightly", tz="Asia/Shanghai", name="golden-cron")
         await schedule.every("15m", mail, "often", name="golden-every", overlap="skip")
@@ -101,15 +101,15 @@ class GoldenWriter:
         await resting.pause("not now")
         await self.engine.advance("16m")
 
-    async def _switched(self) -> None:
+    async def _write_switches(self) -> None:
         app = self.work.app
         await app.tenants.acting_as("ann", "cli").hold("t-held", reason="moving its data")
         await self._submit("held", self.work.upgrade, "ok", tenant="t-held")
         await app.queues.pause(SLOW_QUEUE, claiming=True, reason="too slow", force=True)
         await self._submit("slow", self.work.slow, None)
 
-    async def _plans(self) -> None:
-        """One plan in its second wave, one that soaks, one halted by a failure."""
+    async def _write_plans(self) -> None:
+        """Write a plan in its second wave, one that soaks, and one halted by a failure."""
         plan, on = self.work.app.plan, self.work.upgrade.on
         modes = ("ok", "ok", "ok", "later", "hang", "ok")
         members = [on(mode, tenant=f"r-{number}") for number, mode in enumerate(modes)]
@@ -120,8 +120,8 @@ class GoldenWriter:
         await plan("golden-halted", halted, waves=("1", "100%"))
         await self.engine.advance("40s")
 
-    async def _under_way(self) -> None:
-        """Two bulk actions and a task are running when the writer's machine goes down."""
+    async def _write_running_work(self) -> None:
+        """Write two bulk actions and a task that run when the writer's machine goes down."""
         work, bulk = self.work, self.work.app.bulk.acting_as("ann", "cli")
         work.mail_is_down, work.healing = False, True
         rest = await bulk.start("retry", Filter(type="golden.mail"), rate=1, reason="mail is back")

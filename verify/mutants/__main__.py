@@ -1,4 +1,4 @@
-"""`python -m verify.mutants`: a table of who was caught, by what and where."""
+"""The command `python -m verify.mutants`: a table of which check catches each mutant, and where."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unittest.mock import patch
 from holdfast.testing.contract.drivers import store_driver
 from verify.mutants import MUTANTS, Catch, Mutant, hunt
 from verify.mutants.hunt import in_contract, in_lua
-from verify.simulation.report import failure, say
+from verify.simulation.report import failure, print_line
 from verify.simulation.world import run
 
 PATIENCE_SECONDS = 3.0
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _conclude(chosen: int, survivors: Sequence[str]) -> int:
-    say(f"{chosen} mutants, {len(survivors)} survived: {', '.join(survivors) or 'none'}")
+    print_line(f"{chosen} mutants, {len(survivors)} survived: {', '.join(survivors) or 'none'}")
     return 1 if survivors or not chosen else 0
 
 
@@ -46,44 +46,44 @@ def _sound(pool: ProcessPoolExecutor, seeds: int) -> bool:
     """Return whether nothing is caught without a mutant."""
     broken = [result for result in pool.map(run, range(seeds), chunksize=5) if result.broken]
     for result in broken[:1]:
-        say(failure(result))
-    say(f"baseline: {seeds} seeds without a mutant, {len(broken)} broken")
+        print_line(failure(result))
+    print_line(f"baseline: {seeds} seeds without a mutant, {len(broken)} broken")
     contract = in_contract(None)
     if contract is not None:
-        say(f"baseline: the store contract is broken without a mutant: {contract.where}")
+        print_line(f"baseline: the store contract is broken without a mutant: {contract.where}")
     return not broken and contract is None
 
 
 def _hunt(name: str, *, seeds: int) -> Catch | None:
-    return hunt(_named(name), range(seeds))
+    return hunt(_find_mutant(name), range(seeds))
 
 
 def _table(rows: Iterable[tuple[str, Catch | None]], says: Mapping[str, str]) -> list[str]:
-    """Said row by row; the names of those that nothing caught."""
-    say(f"{'mutant':<30} {'caught by':<10} {'where':<44} {'steps':>7}  what is wrong")
+    """Print the rows one by one, and return the names of the mutants that nothing caught."""
+    print_line(f"{'mutant':<30} {'caught by':<10} {'where':<44} {'steps':>7}  what is wrong")
     survivors = []
     for name, catch in rows:
         if catch is None:
             survivors.append(name)
         by, where, steps = (catch.by, catch.where, catch.steps) if catch else ("nothing", "-", 0)
-        say(f"{name:<30} {by:<10} {where:<44.44} {steps:>7}  {says[name]}")
+        print_line(f"{name:<30} {by:<10} {where:<44.44} {steps:>7}  {says[name]}")
     return survivors
 
 
 def _contract(name: str) -> int:
     from verify.mutants.on_memory import contract
 
-    with _hunted(_named(name).alive()) if name else nullcontext():
+    with _without_patience(_find_mutant(name).alive()) if name else nullcontext():
         return contract()
 
 
 def _hunt_in_lua(given: argparse.Namespace) -> int:
     from verify.mutants.in_lua import LUA_MUTANTS
 
-    says = {one.name: one.says for one in LUA_MUTANTS if given.only in (None, one.name)}
+    says = {mutant.name: mutant.says for mutant in LUA_MUTANTS if given.only in (None, mutant.name)}
     baseline = in_lua("")
     if baseline is not None:
-        say(f"baseline: the contract is broken without a mutant: {baseline.where}")
+        print_line(f"baseline: the contract is broken without a mutant: {baseline.where}")
         return 1
     with ProcessPoolExecutor(given.processes) as pool:
         survivors = _table(zip(says, pool.map(in_lua, says), strict=True), says)
@@ -95,26 +95,30 @@ def _contract_on_redis(name: str) -> int:
     from verify.mutants.on_redis import contract
 
     mutants = [one for one in LUA_MUTANTS if one.name == name]
-    with _hunted(mutants[0].alive()) if name else nullcontext():
+    with _without_patience(mutants[0].alive()) if name else nullcontext():
         return contract()
 
 
 @contextmanager
-def _hunted(mutant: AbstractContextManager[None]) -> Iterator[None]:
-    """Run a mutant without patience: what it holds back never comes."""
+def _without_patience(mutant: AbstractContextManager[None]) -> Iterator[None]:
+    """Run a mutant with short timeouts: what a mutant holds back never comes."""
     with mutant, patch.object(store_driver, "PATIENCE_SECONDS", PATIENCE_SECONDS):
         yield
 
 
-def _named(name: str) -> Mutant:
+def _find_mutant(name: str) -> Mutant:
     return next(mutant for mutant in MUTANTS if mutant.name == name)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m verify.mutants")
-    parser.add_argument("--seeds", type=int, default=150, help="at most so many per mutant (150)")
-    parser.add_argument("--baseline", type=int, default=50, help="seeds without a mutant (50)")
-    parser.add_argument("--only", help="the name of one mutant")
+    parser.add_argument(
+        "--seeds", type=int, default=150, help="number of seeds per mutant at most (150)"
+    )
+    parser.add_argument(
+        "--baseline", type=int, default=50, help="number of seeds to run without a mutant (50)"
+    )
+    parser.add_argument("--only", help="hunt only the mutant of this name")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--store", choices=["memory", "redis"], default="memory")
     parser.add_argument("--contract", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Looks for the check that catches a mutant: seeds first, then the store contract."""
+"""The search for the check that catches a mutant: seeds first, then the store contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Catch:
     by: str  # the invariant, or "contract"
     where: str  # seed or test
     steps: int
-    says: str
+    message: str
 
 
 def hunt(mutant: Mutant, seeds: Iterable[int]) -> Catch | None:
@@ -37,7 +37,7 @@ def in_worlds(mutant: Mutant, seeds: Iterable[int]) -> Catch | None:
             if result.broken is not None:
                 broken = result.broken
                 where = f"seed {seed}, step {broken.step}"
-                return Catch(by=broken.invariant, where=where, steps=steps, says=broken.says)
+                return Catch(by=broken.invariant, where=where, steps=steps, message=broken.message)
     return None
 
 
@@ -46,7 +46,7 @@ def in_contract(mutant: Mutant | None) -> Catch | None:
 
 
 def in_lua(name: str) -> Catch | None:
-    """A defect of the Redis store's scripts; an empty name: none."""
+    """Run the contract with a defect in the scripts of Redis, or with none for an empty name."""
     return _contract("--lua", name)
 
 
@@ -62,5 +62,5 @@ def _contract(option: str, name: str) -> Catch | None:
         line for line in done.stdout.splitlines() if "::test_" in line and line.split()[0].isupper()
     ]
     first = (lines or ["(no test was named)"])[0].rpartition("::")[2]
-    test, _, says = first.partition(" - ")
-    return Catch(by="contract", where=test, steps=0, says=says)
+    test, _, message = first.partition(" - ")
+    return Catch(by="contract", where=test, steps=0, message=message)

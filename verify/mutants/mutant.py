@@ -33,9 +33,9 @@ MUTANTS: list[Mutant] = []
 def mutant(
     owner: Any, name: str, *, seed: int | None = None, in_contract: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The decorated function stands in for ``owner.name``; its docstring says what is wrong.
+    """Replace ``owner.name`` by the decorated function, whose docstring says what is wrong.
 
-    It gets the real one as its first argument.
+    The function gets the real one as its first argument.
     """
 
     def enter(broken: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,13 +18,13 @@ class NoServer(RuntimeError):
 
 
 def find_server() -> Path:
-    """The one that ``HOLDFAST_REDIS_SERVER`` names, the one on the PATH, or that of a wheel."""
+    """Find the server that ``HOLDFAST_REDIS_SERVER`` names, the one on the PATH, or a wheel's."""
     named = os.environ.get(SERVER_VARIABLE)
     if named:
         return _executable(Path(named))
-    found = shutil.which("redis-server")
-    if found:
-        return Path(found)
+    on_path = shutil.which("redis-server")
+    if on_path:
+        return Path(on_path)
     unpacked = Path(sys.prefix) / OUT_OF_A_WHEEL
     if unpacked.is_file():
         return unpacked

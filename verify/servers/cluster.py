@@ -1,4 +1,4 @@
-"""A Cluster of three masters, each with a replica; formed here, for redis-cli may not be there."""
+"""A Cluster of three masters, each with a replica; it is formed without redis-cli."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verify.servers.server import RedisServer
 
 MASTERS = 3
 SLOTS = 16384
-# Nobody is given up for standing still: who stands in for a dead master is told so.
+# No node is given up for standing still: a replica takes over only on command.
 NODE_TIMEOUT_MS = 60_000
 FORMED_SECONDS = 120.0
 
@@ -54,22 +54,22 @@ class Cluster(Running):
         self._running.close()
 
     def kill(self, server: RedisServer) -> None:
-        """SIGKILL of one node; until ``wait_ok()`` nobody stands in for it.
+        """Kill one node (SIGKILL); until ``wait_ok()`` no replica takes over.
 
-        ``server.start()`` brings it back; what became of it, it learns.
+        ``server.start()`` brings it back, and it learns its new role from the others.
         """
         server.kill()
 
     def master_of(self, key: str) -> RedisServer:
-        """The node that has the key's slot, as a living node tells it."""
+        """Return the node that has the key's slot, by the answer of a living node."""
         asked = self._alive()[0]
         slot = int(_ask(asked, "CLUSTER", "KEYSLOT", key))
         ports = [port for first, last, port in _shares(asked) if first <= slot <= last]
         return next(server for server in self.servers if server.port in ports)
 
     def wait_ok(self, *, seconds: float = FORMED_SECONDS) -> None:
-        """Have replicas stand in for dead masters; until each living node is well and in step, and
-        all see the same: every slot at a living master."""
+        """Let replicas take over for dead masters, and wait until each living node is well and in
+        step and all of them see every slot at a living master."""
         self._stand_in()
         until(self._is_ok, "the Cluster is ok", seconds=seconds)
 
@@ -89,7 +89,7 @@ class Cluster(Running):
         return served == SLOTS and all(port in living for *_, port in shares) and server.is_synced()
 
     def _stand_in(self) -> None:
-        """Take over at once and without a vote, for which all would have to be awake."""
+        """Let replicas take over at once, without a vote, for which all nodes must be awake."""
         dead = {server.port for server in self.servers if not server.alive}
         for server in self._alive():
             if _master_port(server) in dead:
@@ -134,7 +134,7 @@ class Cluster(Running):
 
 
 def _ask(server: RedisServer, *command: str | int) -> Any:
-    """The plain answer: the client would make something of its own of the Cluster's."""
+    """Return the raw answer, which the client would otherwise convert."""
     with server.client() as client:
         client.response_callbacks.clear()
         return client.execute_command(*command)
@@ -145,7 +145,7 @@ def _nodes(server: RedisServer) -> list[str]:
 
 
 def _shares(server: RedisServer) -> list[tuple[int, int, int]]:
-    """First slot, last slot, and the master's port."""
+    """Return first slot, last slot and port of each master."""
     slots = _ask(server, "CLUSTER", "SLOTS")
     return sorted((first, last, master[1]) for first, last, master, *_ in slots)
 

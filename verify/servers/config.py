@@ -10,8 +10,7 @@ EMPTY = '""'
 
 
 class Config(TypedDict, total=False):
-    """The settings that may be asked of a server; by default it keeps nothing and lets everybody
-    in."""
+    """The settings of a server; by default it keeps nothing and lets everybody in."""
 
     appendonly: bool
     appendfsync: Literal["always", "everysec", "no"]
@@ -25,12 +24,14 @@ class Config(TypedDict, total=False):
 
 
 def config_text(config: Config, *, port: int, folder: Path) -> str:
-    """The whole file; what is asked for comes last, and there the last word counts."""
+    """Return the whole file; ``lines`` come last, because the last setting of a name counts."""
     place = [f'dir "{folder}"', "bind 127.0.0.1", f"port {port}", "daemonize no"]
-    return "\n".join([*place, *_kept(config), *_admitted(config), *config.get("lines", ()), ""])
+    return "\n".join(
+        [*place, *_storage_lines(config), *_access_lines(config), *config.get("lines", ()), ""]
+    )
 
 
-def _kept(config: Config) -> Iterator[str]:
+def _storage_lines(config: Config) -> Iterator[str]:
     yield f"save {config.get('save') or EMPTY}"
     yield f"appendonly {'yes' if config.get('appendonly') else 'no'}"
     yield f"appendfsync {config.get('appendfsync', 'everysec')}"
@@ -42,7 +43,7 @@ def _kept(config: Config) -> Iterator[str]:
     yield "repl-diskless-sync-delay 0"  # a replica is in step at once
 
 
-def _admitted(config: Config) -> Iterator[str]:
+def _access_lines(config: Config) -> Iterator[str]:
     if "password" in config:
         yield f'requirepass "{config["password"]}"'
         yield f'masterauth "{config["password"]}"'

@@ -15,8 +15,8 @@ MODULE = "nx_27017"
 class MongoServer(Listening):
     """``with MongoServer() as server: AsyncMongoClient(server.url)``
 
-    It is nx-27017: a MongoDB for what it keeps, not for the counts it answers. Killed and started
-    again, it has what it had kept.
+    The server is nx-27017, which stores documents as MongoDB does but answers other counts. After
+    a kill and a start it has what it had stored.
     """
 
     NAME = "mongo"

@@ -1,4 +1,4 @@
-"""Waiting for what another process does: looked at again and again, up to a bound."""
+"""Polling for a condition that another process brings about, up to a time limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NotInTime(TimeoutError):
 
 
 def until(condition: Callable[[], T], what: str, *, seconds: float = 60.0) -> T:
-    """The first true answer of ``condition``; :class:`NotInTime` if there is none in time."""
+    """Return the first true result of ``condition``, or raise :class:`NotInTime`."""
     pause = threading.Event()
     ends_at = time.monotonic() + seconds
     while not (answer := condition()):

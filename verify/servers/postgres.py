@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from verify.servers.poll import until
-from verify.servers.postgres_programs import NoPostgres, copied, find_binaries
+from verify.servers.postgres_programs import NoPostgres, copy_programs, find_binaries
 from verify.servers.process import HOST, Listening, NotStarted
 
 OWNER = "postgres"  # the role inside the database, whoever runs the server
@@ -75,9 +75,9 @@ class PostgresServer(Listening):
     def fresh_url(self) -> str:
         """Return the URL of a new, empty database; the one before is dropped."""
         if self._databases:
-            self._run("dropdb", "--force", *self._asked(), self._database)
+            self._run("dropdb", "--force", *self._connection_options(), self._database)
         self._databases += 1
-        self._run("createdb", *self._asked(), self._database)
+        self._run("createdb", *self._connection_options(), self._database)
         return self._url(self._database)
 
     def start(self) -> Self:
@@ -90,11 +90,11 @@ class PostgresServer(Listening):
         return super().start()
 
     def kill(self) -> None:
-        """SIGKILL, with all its children, which would go on serving for a moment. Nothing is
-        finished; it recovers when it starts."""
+        """Kill the server (SIGKILL) and its children, which would otherwise serve for a moment. It
+        finishes nothing, and recovers when it starts."""
         if not self.alive:
             return
-        self.pause()  # it begets no more
+        self.pause()  # so that it forks no more
         children = _children(self.pid)
         super().kill()
         for child in children:
@@ -103,7 +103,7 @@ class PostgresServer(Listening):
         until(lambda: not any(map(_lives, children)), "its children are gone")
 
     def close(self) -> None:
-        """A fast shutdown: clients are cut off, files are finished."""
+        """Shut the server down fast: it cuts clients off and finishes its files."""
         self._end(signal.SIGINT)
         super().close()
 
@@ -118,17 +118,17 @@ class PostgresServer(Listening):
     def _url(self, database: str) -> str:
         return f"postgresql://{OWNER}@{HOST}:{self.port}/{database}"
 
-    def _asked(self) -> Sequence[str]:
+    def _connection_options(self) -> Sequence[str]:
         return ("-h", HOST, "-p", str(self.port), "-U", OWNER)
 
     def _settle(self) -> None:
-        """Give the other user a folder, and programs, that he can reach."""
+        """Give the other user a folder and programs that this user can reach."""
         if self._user is None:
             return
         if self._passing is None and not _is_reachable(self.folder):
             self._home = self._passing_folder()
         if not _is_reachable(self._binaries):
-            self._binaries = copied(self._binaries, self._home / "programs")
+            self._binaries = copy_programs(self._binaries, self._home / "programs")
         os.chown(self._home, self._user.pw_uid, self._user.pw_gid)
         self._home.chmod(0o755)
 
@@ -176,15 +176,14 @@ def _user_instead_of_root() -> pwd.struct_passwd | None:
 
 
 def _is_reachable(path: Path) -> bool:
-    """Return whether a stranger may walk there; the folder itself is given to him."""
+    """Return whether another user can reach the folder, which will belong to that user."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
 
 
 def _children(pid: int) -> list[int]:
-    """Return the child processes; where the system does not tell, they must notice by
-    themselves."""
-    told = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in told.read_text().split()] if told.exists() else []
+    """Return the child processes, or none where the system does not list them."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in listed.read_text().split()] if listed.exists() else []
 
 
 def _lives(pid: int) -> bool:

@@ -31,14 +31,14 @@ def machine_binaries() -> Path | None:
 
 
 def wheel_binaries(environment: Path) -> Path | None:
-    """The folder with the programs out of a wheel that was installed into ``environment``, or
-    unpacked there."""
+    """Return the folder with the programs of a wheel that is installed or unpacked in
+    ``environment``."""
     unpacked = environment.glob(WHEEL_BINARIES)
     return _highest((*environment.glob(INSTALLED_BINARIES), *unpacked))
 
 
 def find_binaries(*environments: Path) -> Path:
-    """The machine's, one out of these environments, or one that was unpacked beside our own."""
+    """Find the programs on the machine, in these environments, or unpacked in our own."""
     found = machine_binaries()
     for environment in (*environments, Path(sys.prefix) / UNPACKED):
         found = found or wheel_binaries(environment)
@@ -50,8 +50,8 @@ def find_binaries(*environments: Path) -> Path:
     return found
 
 
-def copied(binaries: Path, into: Path) -> Path:
-    """The programs with the libraries that a wheel keeps beside its package, laid out alike."""
+def copy_programs(binaries: Path, into: Path) -> Path:
+    """Copy the programs and the libraries of a wheel, in the same layout."""
     package = binaries.parents[1]
     installed = Path(package.name, binaries.parent.name)
     for source in (installed, Path(f"{package.name}.libs")):

@@ -30,9 +30,9 @@ class NotStarted(RuntimeError):
 
 
 class Listening(Running):
-    """Outside of ``with``: ``start()``, and ``close()`` in the end.
+    """A server that is used by ``with``, or by ``start()`` and, in the end, ``close()``.
 
-    Without a folder it works in a passing one. What is closed is not started again.
+    Without a folder it works in a temporary one. A closed server is not started again.
     """
 
     NAME: ClassVar[str]  # of its log and of a passing folder
@@ -58,7 +58,7 @@ class Listening(Running):
     def _command(self, port: int, /) -> Sequence[str]: ...
 
     def _is_listening(self, _port: int, /) -> bool:
-        """Asked again and again while the process lives."""
+        """Return whether the port is bound; polled while the process lives."""
         return any(words in self._log() for words in self.BOUND)
 
     def _configure(self, port: int, /) -> None:
@@ -87,13 +87,13 @@ class Listening(Running):
         if self.alive:
             raise RuntimeError("it is running")
         if self._port is None:
-            self._port = self._started()
+            self._port = self._start_on_free_port()
         else:
             self._start_again(self._port)
         return self
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nobody."""
+        """Stop the server (SIGSTOP): it keeps its connections and answers nobody."""
         life = self._running()
         life.signal(signal.SIGSTOP)
         life.wait_stopped()
@@ -102,11 +102,11 @@ class Listening(Running):
         self._running().signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL: it hears nothing of it. ``start()`` brings it back on the same port."""
+        """Kill the server (SIGKILL). ``start()`` brings it back on the same port."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """End it, and remove its passing folder."""
+        """End the server, and remove its temporary folder."""
         self.kill()
         if self._claim is not None:
             self._claim.close()
@@ -122,10 +122,10 @@ class Listening(Running):
             raise NotStarted("it is not running")
         return self._life
 
-    def _started(self) -> int:
-        """The port."""
+    def _start_on_free_port(self) -> int:
+        """Start on a free port, and return the port."""
         for port in filter(is_free, random.sample(PORTS, PORTS_TRIED_MAX)):
-            claim = claimed(port)
+            claim = claim_port(port)
             if claim is None:
                 continue
             try:
@@ -152,15 +152,15 @@ class Listening(Running):
         try:
             until(lambda: self._is_settled(port), "it is ready", seconds=self.READY_SECONDS)
         except NotInTime as error:
-            raise self._failed(f"is not ready on port {port}") from error
+            raise self._end_as_failed(f"is not ready on port {port}") from error
         if not self.alive:
-            raise self._failed(f"ended at once on port {port}")
+            raise self._end_as_failed(f"ended at once on port {port}")
 
     def _is_settled(self, port: int) -> bool:
         """Ready, or gone, which is not worth waiting for either."""
         return not self.alive or self._is_listening(port)
 
-    def _failed(self, how: str) -> NotStarted:
+    def _end_as_failed(self, how: str) -> NotStarted:
         self._end(signal.SIGKILL)
         tail = self._log().decode(errors="replace").splitlines()[-8:]
         return NotStarted("\n".join([f"{type(self).__name__} {how}:", *tail]))
@@ -190,9 +190,9 @@ def is_free(port: int) -> bool:
         return True
 
 
-def claimed(port: int) -> socket.socket | None:
-    """Held for as long as a server may come back, this keeps the port from all others of us: the
-    UDP port of the same number, which nobody uses and the system frees if we are killed."""
+def claim_port(port: int) -> socket.socket | None:
+    """Keep a port from our other processes as long as its server may come back: bind the UDP port
+    of the same number, which nobody uses and the system frees if this process is killed."""
     claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         claim.bind((HOST, port))

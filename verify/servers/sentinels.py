@@ -23,7 +23,7 @@ PROMOTED_SECONDS = 180.0  # a Sentinel that stood still looks on for half a minu
 
 
 class Sentinels(Running):
-    """``with Sentinels() as group: group.kill_primary(); group.promoted()``
+    """``with Sentinels() as group: group.kill_primary(); group.wait_promoted()``
 
     What is asked for goes to primary and replica, not to the Sentinels.
     """
@@ -59,24 +59,24 @@ class Sentinels(Running):
         self._running.close()
 
     def kill_primary(self) -> RedisServer:
-        """SIGKILL; answers the dead one, which may be started again as a replica.
+        """Kill the primary (SIGKILL) and return it; it may be started again as a replica.
 
-        Until ``promoted()`` nobody takes its place.
+        Until ``wait_promoted()`` nobody takes its place.
         """
         self.primary.kill()
         return self.primary
 
-    def promoted(self) -> RedisServer:
+    def wait_promoted(self) -> RedisServer:
         """Wait until all Sentinels name the replica as primary; it and the old one change names."""
-        next_one = self.replica
+        next_primary = self.replica
         if not self.primary.alive:
             self._give_up_after(DEAD_AFTER_MS)
         until(
             lambda: (
-                all(self._named_by(sentinel) == next_one.port for sentinel in self._watching())
-                and next_one.role() == "master"
+                all(self._named_by(sentinel) == next_primary.port for sentinel in self._watching())
+                and next_primary.role() == "master"
             ),
-            f"the Sentinels name {next_one!r}",
+            f"the Sentinels name {next_primary!r}",
             seconds=PROMOTED_SECONDS,
         )
         self._give_up_after(DOWN_AFTER_MS)

@@ -24,7 +24,7 @@ class TlsFront:
         self._server = server
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-tls-")
         self.ca_file = Path(self._folder.name) / "ca.pem"
-        self._tls = _certified(self.ca_file)
+        self._tls = _new_tls_context(self.ca_file)
         self._port: int | None = None
         self._thread = threading.Thread(target=self._run, name="tls-front", daemon=True)
         self._open = threading.Event()
@@ -73,7 +73,7 @@ class TlsFront:
         connection.add_done_callback(self._connections.discard)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Both ways until either side is done; then neither is held any longer."""
+        """Copy bytes both ways until either side is done, then close both."""
         behind: asyncio.StreamWriter | None = None
         try:
             answers, behind = await asyncio.open_connection(HOST, self._server.port)
@@ -100,8 +100,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-def _certified(ca_file: Path) -> ssl.SSLContext:
-    """A server's context with a fresh certificate; its authority's is written to the file."""
+def _new_tls_context(ca_file: Path) -> ssl.SSLContext:
+    """Return a server context with a new certificate, and write that of its authority."""
     import trustme
 
     authority = trustme.CA()

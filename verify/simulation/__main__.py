@@ -1,4 +1,4 @@
-"""`python -m verify.simulation --seeds N`: run worlds, say what broke."""
+"""The command `python -m verify.simulation --seeds N`: run worlds and report what broke."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
-from verify.simulation.report import Totals, failure, say
+from verify.simulation.report import Totals, failure, print_line
 from verify.simulation.world import Result, run
 
 CHUNK = 10
-SAID_EVERY = 1_000
-SAID_EVERY_SHADOWED = 50  # they take ten times as long
+PRINTED_EVERY = 1_000
+PRINTED_EVERY_SHADOWED = 50  # they take ten times as long
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,38 +42,38 @@ def _run_all(given: argparse.Namespace, shadow: str | None) -> int:
     for result in _results(given, shadow):
         totals.add(result)
         if result.broken is not None:
-            say(failure(result, given.tenants, given.shadow))
-        if totals.seeds % (SAID_EVERY if shadow is None else SAID_EVERY_SHADOWED) == 0:
-            say(totals.summary())
+            print_line(failure(result, given.tenants, given.shadow))
+        if totals.seeds % (PRINTED_EVERY if shadow is None else PRINTED_EVERY_SHADOWED) == 0:
+            print_line(totals.summary())
     if given.coverage:
-        say(totals.coverage())
-    say(totals.summary())
+        print_line(totals.coverage())
+    print_line(totals.summary())
     missing = [] if given.tenants else totals.missing()
     if missing:
-        say(f"never met: {', '.join(missing)}")
+        print_line(f"never met: {', '.join(missing)}")
     return 1 if totals.broken or missing else 0
 
 
 def _results(given: argparse.Namespace, shadow: str | None) -> Iterator[Result]:
     seeds = range(given.start, given.start + given.seeds)
-    one = partial(run, tenants=given.tenants, shadow=shadow)
+    run_seed = partial(run, tenants=given.tenants, shadow=shadow)
     if given.processes == 1:
-        yield from map(one, seeds)
+        yield from map(run_seed, seeds)
         return
     with ProcessPoolExecutor(given.processes) as pool:
-        yield from pool.map(one, seeds, chunksize=CHUNK)
+        yield from pool.map(run_seed, seeds, chunksize=CHUNK)
 
 
 def _replay(given: argparse.Namespace, shadow: str | None) -> int:
-    """Twice: the same seed must give the same run."""
+    """Run a seed twice: both runs must be the same."""
     seed = given.seed
     first, second = (run(seed, given.tenants, shadow) for _ in range(2))
     same = first.digest == second.digest
-    say(f"seed {seed}: {first.steps} steps, {first.tasks} tasks, trace {first.digest}")
+    print_line(f"seed {seed}: {first.steps} steps, {first.tasks} tasks, trace {first.digest}")
     if not same:
-        say(f"seed {seed} does not replay: its second trace is {second.digest}")
+        print_line(f"seed {seed} does not replay: its second trace is {second.digest}")
     if first.broken is not None:
-        say(failure(first, given.tenants, given.shadow))
+        print_line(failure(first, given.tenants, given.shadow))
     return 0 if same and first.broken is None else 1
 
 
@@ -82,21 +82,28 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m verify.simulation",
         description="Run the engine in simulated worlds, each drawn from a seed.",
     )
-    parser.add_argument("--seeds", type=int, default=200, help="how many worlds (200)")
+    parser.add_argument("--seeds", type=int, default=200, help="number of worlds to run (200)")
     parser.add_argument("--start", type=int, default=0, help="the first seed (0)")
-    parser.add_argument("--seed", type=int, help="only this one, twice, with its trace's hash")
     parser.add_argument(
-        "--tenants", choices=("few", "many"), help="else one world in four has many"
+        "--seed", type=int, help="run only this seed, twice, and print the hash of its trace"
+    )
+    parser.add_argument(
+        "--tenants",
+        choices=("few", "many"),
+        help="number of tenants; by default, one world in four has many",
     )
     parser.add_argument(
         "--shadow",
         choices=("memory", "sqlite", "redis"),
         default="memory",
-        help="a store that is told the same and must answer the same; redis brings its own server",
+        help="a second store that gets the same calls and must answer the same; "
+        "redis starts a server",
     )
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
-        "--coverage", action="store_true", help="print how often each thing was met"
+        "--processes", type=int, default=os.cpu_count() or 1, help="worlds to run at the same time"
+    )
+    parser.add_argument(
+        "--coverage", action="store_true", help="print how often each event and fault occurred"
     )
     return parser
 

@@ -98,7 +98,7 @@ TASK_VERBS = ("tasks.claim", "tasks.apply", "tasks.insert", "tasks.renew")
 TIMED_VERBS = ("triggers.apply", "triggers.claim", "plans.apply", "plans.claim")
 
 
-def wanted() -> Iterator[str]:
+def names_to_meet() -> Iterator[str]:
     yield from of_tasks()
     yield from of_triggers_and_plans()
 
@@ -124,4 +124,4 @@ def of_triggers_and_plans() -> Iterator[str]:
 
 
 def missing(counts: Counter[str], names: Iterable[str] | None = None) -> list[str]:
-    return [name for name in names or wanted() if not counts[name]]
+    return [name for name in names or names_to_meet() if not counts[name]]

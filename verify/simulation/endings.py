@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 120.0  # four leases of a scheduler
 SLACK_SECONDS = 3.0
-LAST_ROUNDS = 12  # of those in which a person decides: then he only cancels
+LAST_ROUNDS = 12  # after so many rounds of decisions, the person only cancels
 
 
-async def triggers_answered(world: SimulatedWorld) -> None:
-    """Every fire time that is due is answered (I12)."""
+async def wait_for_triggers(world: SimulatedWorld) -> None:
+    """Wait until every fire time that is due is answered (I12)."""
     ends = world.loop.time() + ANSWER_SECONDS
-    while late := list(_unanswered(world)):
+    while late := list(_find_unanswered(world)):
         if world.loop.time() > ends:
             world.fail("I12", f"its time is not answered for: {late[0]}")
         await asyncio.sleep(0.5)
 
 
-def _unanswered(world: SimulatedWorld) -> Iterator[str]:
+def _find_unanswered(world: SimulatedWorld) -> Iterator[str]:
     """Name the triggers whose fire time has come and that have nothing to wait for."""
     for trigger in world.store.triggers._state.triggers.values():
         waits = trigger.status in (TriggerStatus.PENDING, TriggerStatus.PROCESSING)
@@ -47,7 +47,7 @@ def _unanswered(world: SimulatedWorld) -> Iterator[str]:
 
 
 async def cancel_triggers(world: SimulatedWorld, person: Actor) -> None:
-    """Else they would go on for ever."""
+    """Cancel all triggers, which would otherwise fire for ever."""
     hand = trigger_actors.TriggerHand(person)
     async with person.app:
         for trigger in list(world.store.triggers._state.triggers.values()):
@@ -61,9 +61,9 @@ async def cancel_triggers(world: SimulatedWorld, person: Actor) -> None:
 
 
 def moving_plans(world: SimulatedWorld) -> list[Plan]:
-    """Return the plans that neither rest nor wait for a person's word on a task."""
+    """Return the plans that are not parked and do not wait for a person's decision on a task."""
     plans = (shelf.plan for shelf in world.store.plans._state.plans.values())
-    return [plan for plan in plans if not waits_for_a_person(plan) and not _blocked(world, plan)]
+    return [plan for plan in plans if not waits_for_a_person(plan) and not _is_blocked(world, plan)]
 
 
 def waits_for_a_person(plan: Plan) -> bool:
@@ -71,8 +71,8 @@ def waits_for_a_person(plan: Plan) -> bool:
     return plan.rests or is_unsealed
 
 
-def _blocked(world: SimulatedWorld, plan: Plan) -> bool:
-    """A task of it, or one that its tenant is busy with, waits for a person."""
+def _is_blocked(world: SimulatedWorld, plan: Plan) -> bool:
+    """Return whether a task of the plan, or the active task of its tenant, waits for a person."""
     tasks, members = world.store.state.tasks, world.store.plans._state.plans[plan.id].members
     for index, task_id in enumerate(world.store.plans.book.ids[plan.id]):
         task = tasks.get(task_id)
@@ -97,7 +97,7 @@ async def decide_plans(world: SimulatedWorld, person: Actor, *, at_last: bool) -
 
 
 def judge_plans(world: SimulatedWorld) -> None:
-    """Each has settled as its tasks have, and has told every step."""
+    """Check that each plan has settled as its tasks have, with an event for every version."""
     book = world.store.plans.book
     for plan_id, shelf in world.store.plans._state.plans.items():
         plan = shelf.plan

@@ -45,7 +45,7 @@ class Profile:
 
 def draw(seed: int, tenants: str | None = None) -> Profile:
     profile = replace(
-        _drawn(seed, tenants), deploys=_deploys(seed), hold_every_seconds=_holds(seed)
+        _draw_base(seed, tenants), deploys=_deploys(seed), hold_every_seconds=_holds(seed)
     )
     profile = _with_outages(profile, random.Random(f"away/{seed}"))
     chance = random.Random(f"kind/{seed}")
@@ -58,12 +58,12 @@ def draw(seed: int, tenants: str | None = None) -> Profile:
 
 
 def _deploys(seed: int) -> float:
-    """Drawn apart, so that the worlds without deploys are what they were before there were any."""
+    """Draw deploys from a chance of their own, so that they do not change the other draws."""
     return random.Random(f"deploys/{seed}").choice((0.0, 0.0, 0.6))
 
 
 def _holds(seed: int) -> float:
-    """Drawn apart, as deploys are."""
+    """Draw holds from a chance of their own, as for deploys."""
     return random.Random(f"holds/{seed}").choice((0.0, 0.0, 0.0, 0.0, 2.0, 6.0))
 
 
@@ -116,7 +116,7 @@ def _with_plans(profile: Profile, chance: random.Random) -> Profile:
     )
 
 
-def _drawn(seed: int, tenants: str | None) -> Profile:
+def _draw_base(seed: int, tenants: str | None) -> Profile:
     chance = random.Random(f"profile/{seed}")
     many = tenants == "many" or (tenants is None and seed % MANY_TENANTS_EVERY == 3)
     lease = chance.choice((3.0, 4.0, 6.0, 10.0)) if not many else 10.0

@@ -1,4 +1,4 @@
-"""The report of a run of many seeds, in words."""
+"""The report of a run of many seeds, as text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def failure(result: Result, tenants: str | None = None, shadow: str = "memory") 
     broken = result.broken
     assert broken is not None
     lines = [
-        f"seed {result.seed}, step {broken.step}: {broken.invariant} is broken: {broken.says}",
+        f"seed {result.seed}, step {broken.step}: {broken.invariant} is broken: {broken.message}",
         f"  task {broken.task_id or '-'}",
         *(f"    {event}" for event in broken.events),
         "  the last steps",
         *(f"    {step}" for step in broken.steps),
-        f"  again: {replay_command(result.seed, tenants, shadow)}",
+        f"  replay: {replay_command(result.seed, tenants, shadow)}",
     ]
     return "\n".join(lines)
 
@@ -50,7 +50,7 @@ class Totals:
     def summary(self) -> str:
         counts = self.counts
         crashes = counts["fault crash"] + counts["zombie thread"]
-        said = {
+        figures = {
             "seeds": self.seeds,
             "tasks": self.tasks,
             "steps": self.steps,
@@ -69,12 +69,12 @@ class Totals:
             "plans taken over": counts["plan taken over"],
             "broken": self.broken,
         }
-        return ", ".join(f"{value} {name}" for name, value in said.items())
+        return ", ".join(f"{value} {name}" for name, value in figures.items())
 
     def coverage(self) -> str:
         return "\n".join(f"  {count:>9}  {name}" for name, count in sorted(self.counts.items()))
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

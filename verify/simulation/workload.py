@@ -25,7 +25,7 @@ from verify.simulation.stores.watched_tasks import STAGE_TIMEOUT_SECONDS
 
 RETRY = Retry(max=3, backoff=(0.5, 2.0), jitter=0.2)
 LONG_SECONDS = 1_000.0
-POISONED = 8  # of so many orders, one kills its process again and again
+POISONED = 8  # one order in so many kills its process again and again
 
 
 class WorkNumber(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ OF_A_STAGE = {
     "ctx": Context,
     "order": WorkNumber,
     "return": Effect,
-}  # read: each process declares anew
+}  # annotations that each process reads when it declares the types
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,24 +159,24 @@ class Code:
         async def stage(ctx: Context, order: WorkNumber) -> Effect:
             run = self._ledger.begin(self._process, ctx, undo=undo)
             try:
-                self._ledger.data(run, ctx)
+                self._ledger.check_data(run, ctx)
                 self._find_results(ctx, before)
                 await self._work(run, ctx, order)
                 return self._finish(run, ctx)
             finally:
-                self._ledger.ended(run)
+                self._ledger.end(run)
 
         stage.__annotations__ = OF_A_STAGE
         return stage
 
     def _plain(self, *, undo: bool) -> Callable[..., Any]:
-        """A plain function; the simulation's threads let its time pass."""
+        """Return a plain function; the simulated threads let time pass for it."""
 
         def stage(ctx: Context, order: WorkNumber) -> Effect:
             run = self._ledger.begin(self._process, ctx, undo=undo)
             run.stubborn = True
             try:
-                self._ledger.data(run, ctx)
+                self._ledger.check_data(run, ctx)
                 ctx.data["torn"] = True
                 trouble = self._trouble.draw(order, plain=True)
                 if trouble == "kill":
@@ -184,7 +184,7 @@ class Code:
                 self._go_wrong(trouble, ctx)
                 return self._finish(run, ctx)
             finally:
-                self._ledger.ended(run)
+                self._ledger.end(run)
 
         stage.__annotations__ = OF_A_STAGE
         return stage
@@ -197,7 +197,7 @@ class Code:
             except NoResult:
                 made = Effect(by="nobody")
             if made.by != f"{ctx.task_id}/{epoch}/{stage.name}":
-                self._ledger.wrong(ctx, f"the result of {stage.name} is by {made.by}")
+                self._ledger.report_wrong(ctx, f"the result of {stage.name} is by {made.by}")
 
     async def _work(self, run: Invocation, ctx: Context, order: WorkNumber) -> None:
         chance = self._trouble.chance
@@ -230,7 +230,7 @@ class Code:
 
     async def _pass(self, run: Invocation, seconds: float) -> None:
         await sleep(self._process.clock, seconds)
-        self._ledger.step(run)
+        self._ledger.go_on(run)
 
     async def _stubbornly(self, run: Invocation) -> None:
         """Swallow a first cancel and go on for a while."""
@@ -261,12 +261,12 @@ class Code:
         ctx.data.pop("naps", None)
         if not run.undo:
             ctx.data["trail"] = [*ctx.data.get("trail", []), ctx.stage]
-        self._ledger.returned(run, ctx.key)
+        self._ledger.note_result(run, ctx.key)
         return Effect(by=ctx.key)
 
 
 class SimulatedThreads:
-    """A thread as the worker sees one: it takes its time and cannot be stopped."""
+    """Threads as the worker sees them: a call takes its time and cannot be stopped."""
 
     def __init__(
         self, process: Process, chance: random.Random, is_calm: Callable[[], bool]
@@ -276,7 +276,7 @@ class SimulatedThreads:
         self._is_calm = is_calm
 
     async def run(self, call: Callable[[], object]) -> object:
-        """Called at once, answered when its time is over."""
+        """Call the function at once, and return its result after some virtual time."""
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         longest = 2.0 if self._is_calm() else 20.0
         seconds = self._chance.choice((0.01, 0.2, 2.0, longest)) * self._chance.random()

@@ -1,4 +1,4 @@
-"""One simulated world: built from a seed, run to its end, judged all the way."""
+"""One simulated world: built from a seed, run to its end, and checked at every step."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from verify.simulation.stores.watched import WatchedStore
 from verify.simulation.workload import QUEUES, SHAPES, Trouble
 
 TURNS_LIMIT = 300_000
-SETTLE_SECONDS = 300.0  # in a calm world everything rests long before
+SETTLE_SECONDS = 300.0  # in a calm world, everything has settled long before
 ROUNDS = 30
 
 
@@ -63,10 +63,10 @@ class Result:
 
 
 def run(seed: int, tenants: str | None = None, shadow: str | None = None) -> Result:
-    """``shadow``: the store that is compared at every step (see `shadow`)."""
+    """Run the world of a seed; ``shadow`` names a store to compare at every step."""
     profile = draw(seed, tenants)
     if shadow not in (None, "sqlite"):
-        # Redis puts what it met under a hold first into its queue: claims would come otherwise.
+        # After a hold, Redis puts a task first into its queue: the order of claims would differ.
         profile = replace(profile, hold_every_seconds=0.0)
     world = SimulatedWorld(seed, profile)
     with _engine_watched(world), cast_by(world, shadow):
@@ -84,7 +84,7 @@ class SimulatedWorld:
         self.reset_at = float("-inf")  # when its wall clock was set
         self.store = WatchedStore(self.clock, self.book)
         self.store.wrongly_lost = partial(liveness.wrongly_lost, self)
-        self.front: Store = self.store  # what lines lead to
+        self.front: Store = self.store  # the store that processes reach
         self.shadow: Shadow | None = None
         self.ledger = InvocationLedger(self.book, self.store)
         self.chance = random.Random(f"world/{seed}")
@@ -102,7 +102,7 @@ class SimulatedWorld:
         self.down_until = 0.0
         self.to_submit = profile.submits
         self.accepted: dict[str, str] = {}
-        self.favoured = self._favoured()
+        self.favoured = self._draw_mix()
         self.workers: list[WorkerActor] = []
         self.gone: list[WorkerActor] = []
         self.others: list[Actor] = []
@@ -128,11 +128,11 @@ class SimulatedWorld:
             self.fail("L4", str(error))
         self._note_errors()
         broken = self.book.broken
-        self.loop.close()  # what the dead say when they are buried is not evidence
+        self.loop.close()  # errors of processes that are closed here do not count
         self.book.broken = broken
 
     def _is_away(self) -> bool:
-        """True while what the stages need does not answer."""
+        """Return whether a system that the stages need does not answer now."""
         now = self.loop.time() - START_STEADY
         return not self.is_calm and any(begin <= now < end for begin, end in self.profile.away)
 
@@ -168,18 +168,18 @@ class SimulatedWorld:
 
     async def _end_triggers(self) -> None:
         if self.profile.triggers:
-            await endings.triggers_answered(self)
+            await endings.wait_for_triggers(self)
             await self._let(lambda person: endings.cancel_triggers(self, person))
 
     async def _let(self, decide: Callable[[SimulatedOperator], Coroutine[Any, Any, None]]) -> None:
-        """A person does something, and is through with it."""
+        """Let a person do something, and wait until it is done."""
         person = SimulatedOperator(f"o{next(self._names)}", self)
         done = person.start(decide(person))
         await asyncio.wait({done})
         done.result()
 
     def _calm_down(self) -> None:
-        """The faults stop. What has been broken until now must come right by itself."""
+        """Stop all faults; from now on, everything must recover by itself."""
         self.is_calm = True
         self.down_until = 0.0
         self.rates = self.rates.calm()
@@ -194,7 +194,7 @@ class SimulatedWorld:
         self.hire(all_queues=True)
 
     async def _until_all_rest(self) -> None:
-        """L4, first half: it settles, or waits for a person and says why."""
+        """Wait until each task has settled or waits for a person (L4, first half)."""
         await self._until(
             lambda: [
                 *(t for t in self.store.state.tasks.values() if self._moves(t)),
@@ -213,7 +213,7 @@ class SimulatedWorld:
         return True
 
     async def _until_all_settle(self) -> None:
-        """L4, second half: once a person has decided, everything settles."""
+        """Let a person decide until everything has settled (L4, second half)."""
         for number in range(ROUNDS):
             parked = [t for t in self.store.state.tasks.values() if t.place is Place.PARKED]
             plans = [shelf.plan for shelf in self.store.plans._state.plans.values()]
@@ -245,10 +245,12 @@ class SimulatedWorld:
         ends = self.loop.time() + SETTLE_SECONDS
         while stuck := left():
             if self.loop.time() > ends:
-                one = stuck[0]
-                where = one.place if isinstance(one, Task) else one
-                says = f"{len(stuck)} do not come to rest: it is {one.status} {where}"
-                self.fail("L4", says, one.id)
+                first = stuck[0]
+                where = first.place if isinstance(first, Task) else first
+                message = (
+                    f"{len(stuck)} neither settle nor park: the first is {first.status} {where}"
+                )
+                self.fail("L4", message, first.id)
             await asyncio.sleep(0.5)
 
     async def _stop_all(self) -> None:
@@ -311,7 +313,7 @@ class SimulatedWorld:
 
         def go_on() -> None:
             if actor.alive and actor.frozen:
-                actor.troubled()
+                actor.excuse_trouble()
                 actor.thaw()
 
         self.loop.call_later(seconds, go_on, context=self.loop.outside)
@@ -339,7 +341,7 @@ class SimulatedWorld:
         worker.launch()
 
     def died(self, actor: Actor) -> None:
-        """Another one is started in its place, under another name."""
+        """Remove a dead process, and start another one later under another name."""
         if isinstance(actor, WorkerActor):
             self.workers.remove(actor)
             self.gone.append(actor)
@@ -361,8 +363,8 @@ class SimulatedWorld:
 
     # -- submits
 
-    def _favoured(self) -> list[int]:
-        """Each world has its own mix; with many tenants, mostly small tasks."""
+    def _draw_mix(self) -> list[int]:
+        """Draw the mix of task types in this world; with many tenants, most tasks are small."""
         many = self.profile.tenants > 20
         kept = [n for n, s in enumerate(SHAPES) if s.stages == 1 or self.chance.random() < 0.5]
         if not many:
@@ -380,7 +382,7 @@ class SimulatedWorld:
     def draw_order(
         self, chance: random.Random, type_name: str
     ) -> tuple[str | None, str | None, int]:
-        """Tenant, key and number; now and then a key that was used, with or without its number."""
+        """Draw tenant, key and number; sometimes a used key, with the same number or another."""
         same = [known for known in self._keys if known[0] == type_name]
         if same and chance.random() < self.profile.repeats:
             _, tenant, key, number = chance.choice(same)
@@ -412,8 +414,8 @@ class SimulatedWorld:
     def count(self, name: str) -> None:
         self.book.counts[name] += 1
 
-    def fail(self, invariant: str, says: str, task_id: str | None = None) -> None:
-        self.book.fail(invariant, says, self.store.now, task_id)
+    def fail(self, invariant: str, message: str, task_id: str | None = None) -> None:
+        self.book.fail(invariant, message, self.store.now, task_id)
 
     def _note_errors(self) -> None:
         if self.loop.errors:
@@ -433,7 +435,7 @@ class SimulatedWorld:
 
 
 class _Engine(logging.Handler):
-    """Only the engine's own failures are logged with an exception."""
+    """Reports a log record with an exception: the engine logs one only for its own failures."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         super().__init__(logging.ERROR)

@@ -64,7 +64,7 @@ class Actor(Process, ABC):
             random.Random(f"{world.seed}/{name}/line"),
             outside=self._outside,
             crash=self.crash,
-            noted=self._noted,
+            note_fault=self._note_fault,
         )
         self.line.rates = world.rates
         self.line.is_down = world.is_down
@@ -102,19 +102,19 @@ class Actor(Process, ABC):
             self.world.count("fault crash")
             self.world.died(self)
 
-    def troubled(self, seconds: float = 0.0) -> None:
+    def excuse_trouble(self, seconds: float = 0.0) -> None:
         """Excuse everything that the process does late or wrong from now until then."""
         self.trouble_until = max(self.trouble_until, self.loop.time() + seconds)
 
-    def _noted(self, verb: str, fault: Fault) -> None:
+    def _note_fault(self, verb: str, fault: Fault) -> None:
         comes_later = fault in (Fault.LATE, Fault.TWICE)  # perhaps when its sender has left
-        self.troubled(2 * self.line.rates.give_up_seconds if comes_later else 0.0)
+        self.excuse_trouble(2 * self.line.rates.give_up_seconds if comes_later else 0.0)
         self.world.count(f"fault {fault}")
         self.world.count(f"{fault} of {verb}")
 
     def _outside(self, seconds: float, call: Any) -> None:
         if seconds > QUIET_SECONDS:
-            self.troubled(seconds)
+            self.excuse_trouble(seconds)
         self.loop.call_later(seconds, self._carry_out, call, context=self.loop.outside)
 
     def _carry_out(self, call: Any) -> None:

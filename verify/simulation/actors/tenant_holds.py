@@ -66,7 +66,7 @@ class TenantHand:
                 await self._app.tenants.release(hold.name)
 
 
-def thrown(
+def check_switch(
     book: WorldBook, store: WatchedStore, tenant: str, *, on: bool, until: float | None
 ) -> Iterator[Breach]:
     """Note a hold or a release as it must be; the store must agree."""
@@ -88,7 +88,7 @@ def thrown(
         yield "H1", f"held are {sorted(stored)}, and should be {sorted(book.holds)}"
 
 
-def claimed(store: WatchedStore, moves: Iterable[RecordMove]) -> Iterator[Breach]:
+def check_claims(store: WatchedStore, moves: Iterable[RecordMove]) -> Iterator[Breach]:
     for move in moves:
         task = move.after
         if task is not None and store.book.hold_of(task.tenant, store.wall) is not None:
@@ -116,7 +116,7 @@ def _seen_held(process: Process) -> Collection[str]:
     return () if worker is None else tuple(worker.held_tenants)
 
 
-def moved(store: WatchedStore, move: RecordMove) -> Iterator[Breach]:
+def check_given_back(store: WatchedStore, move: RecordMove) -> Iterator[Breach]:
     before, after = move.before, move.after
     if before is None or after is None or not move.events:
         return

@@ -1,4 +1,4 @@
-"""The memory of the checks, outside of the store: records as they were, and who ran what."""
+"""The memory of the checks outside of the store: earlier records, and which process ran what."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LAST_STEPS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """The first thing that was wrong in a run."""
+    """The first breach of an invariant in a run."""
 
     invariant: str
-    says: str
+    message: str
     step: int
     at: float
     task_id: str | None
@@ -41,19 +41,19 @@ class Invocation:
     undo: bool
     began_at: float  # by the store's clock
     began_steady: float = 0.0  # by the loop's
-    stubborn: bool = False  # it does not let itself be cancelled
+    stubborn: bool = False  # it ignores a cancel
     returned: bytes | None = None
     ended_at: float | None = None  # None: it runs, or its process died
 
     @property
     def lasted_seconds(self) -> float:
-        """Return how long the call ran until its process died; endless while that lives."""
+        """Return how long the call ran until its process died; infinite while the process lives."""
         return self.process.died_at - self.began_steady
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A tenant that a person holds."""
+    """A hold of a tenant, set by a person."""
 
     since_steady: float
     until: float | None  # by the wall clock of the store
@@ -135,37 +135,37 @@ class WorldBook:
         ]
 
     def note(self, at: float, line: str) -> None:
-        """Add a line to the trace: two runs of a seed must agree on every one."""
+        """Add a line to the trace; two runs of a seed must have the same lines."""
         text = f"{self.steps} {at:.6f} {line}"
         self.trace.update(text.encode())
         self.recent.append(text)
 
-    def fail(self, invariant: str, says: str, at: float, task_id: str | None = None) -> None:
-        """The first failure counts; what follows from it would only confuse."""
+    def fail(self, invariant: str, message: str, at: float, task_id: str | None = None) -> None:
+        """Note a breach and stop the run; only the first breach counts."""
         if self.broken is None:
-            told = self.events.get(task_id, []) if task_id else []
+            events = self.events.get(task_id, []) if task_id else []
             self.broken = Broken(
                 invariant=invariant,
-                says=says,
+                message=message,
                 step=self.steps,
                 at=at,
                 task_id=task_id,
-                events=tuple(_line(event) for event in told[-LAST_STEPS:]),
+                events=tuple(_format_event(event) for event in events[-LAST_STEPS:]),
                 steps=tuple(self.recent),
             )
         self.stop()
 
     def judge(self, breaches: Iterable[Breach], at: float, task_id: str | None = None) -> None:
-        for invariant, says in breaches:
-            self.fail(invariant, says, at, task_id)
+        for invariant, message in breaches:
+            self.fail(invariant, message, at, task_id)
             return
 
 
-def _line(event: ev.Event) -> str:
+def _format_event(event: ev.Event) -> str:
     facts = {
         name: getattr(event, name)
         for name in event.__struct_fields__
         if name not in ("task_id", "version", "at", "failure", "by")
     }
-    said = " ".join(f"{name}={value}" for name, value in facts.items())
-    return f"v{event.version} at {event.at:.3f} {ev.name_of(event)} {said}".rstrip()
+    details = " ".join(f"{name}={value}" for name, value in facts.items())
+    return f"v{event.version} at {event.at:.3f} {ev.name_of(event)} {details}".rstrip()

@@ -71,8 +71,8 @@ class InvocationLedger:
         if asked is not None and asked < self._book.held_at.get(run.fence, 0) and not run.undo:
             yield "S7", f"{run.stage} starts; its holder knows since v{asked} that it must not"
 
-    def step(self, run: Invocation) -> None:
-        """The function has waited and goes on."""
+    def go_on(self, run: Invocation) -> None:
+        """Check that a function that has waited still has its lease when it goes on."""
         task = self._store.state.tasks.get(run.task_id)
         holds = (
             task is not None
@@ -83,26 +83,26 @@ class InvocationLedger:
         now = run.process.loop.time()
         if holds or run.stubborn or now - run.process.thawed_at < NOTICED_SECONDS:
             return
-        says = f"{run.stage} still runs under fence {run.fence}, its lease is over"
-        self._book.fail("L1", says, self._store.now, run.task_id)
+        message = f"{run.stage} still runs under fence {run.fence}, its lease is over"
+        self._book.fail("L1", message, self._store.now, run.task_id)
 
-    def data(self, run: Invocation, ctx: Context) -> None:
-        """A stage finds the data of the stages before it, and nothing of a failed attempt."""
+    def check_data(self, run: Invocation, ctx: Context) -> None:
+        """Check that a stage finds the data of earlier stages, and none of a failed attempt."""
         task = self._store.state.tasks.get(run.task_id)
         if task is None or task.fence != run.fence:
             return
         done = list(task.stages[: task.last_completed + 1])
         trail = ctx.data.get("trail", [])
         if not run.undo and trail != done:
-            says = f"{run.stage} finds the data of {trail}, completed are {done}"
-            self._book.fail("C2", says, self._store.now, run.task_id)
+            message = f"{run.stage} finds the data of {trail}, completed are {done}"
+            self._book.fail("C2", message, self._store.now, run.task_id)
         naps, taken = ctx.data.get("naps", 0), self._naps(run.task_id)
         if not run.undo and naps != taken:
-            says = f"{run.stage} finds the data of {naps} snoozes, it has snoozed {taken} times"
-            self._book.fail("C2", says, self._store.now, run.task_id)
+            message = f"{run.stage} finds the data of {naps} snoozes, it has snoozed {taken} times"
+            self._book.fail("C2", message, self._store.now, run.task_id)
         if "torn" in ctx.data:
-            says = f"{run.stage} finds what a failed attempt wrote"
-            self._book.fail("C2", says, self._store.now, run.task_id)
+            message = f"{run.stage} finds what a failed attempt wrote"
+            self._book.fail("C2", message, self._store.now, run.task_id)
 
     def _naps(self, task_id: str) -> int:
         """Return how often the present stage has snoozed since it was begun."""
@@ -114,14 +114,14 @@ class InvocationLedger:
             naps += isinstance(event, ev.TaskSnoozed)
         return naps
 
-    def ended(self, run: Invocation) -> None:
-        """The function has come to its end in one way or another; that of the dead never does."""
+    def end(self, run: Invocation) -> None:
+        """Note the end of a function, however it ended; in a dead process none ever ends."""
         if run.process.alive:
             run.ended_at = self._store.now
 
-    def returned(self, run: Invocation, value: str) -> None:
+    def note_result(self, run: Invocation, value: str) -> None:
         run.returned = value.encode()
         self._book.note(self._store.now, f"{run.process.name} returned {run.key}")
 
-    def wrong(self, ctx: Context, says: str) -> None:
-        self._book.fail("C2", f"{ctx.stage}: {says}", self._store.now, ctx.task_id)
+    def report_wrong(self, ctx: Context, message: str) -> None:
+        self._book.fail("C2", f"{ctx.stage}: {message}", self._store.now, ctx.task_id)

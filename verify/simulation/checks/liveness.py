@@ -1,4 +1,4 @@
-"""Checks of liveness: things that must come to pass in time while a healthy worker is there."""
+"""Checks of liveness: what must happen in time while there is a healthy worker."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from verify.simulation.actors.actors import WorkerActor
     from verify.simulation.world import SimulatedWorld
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 TAKE_OVER_SECONDS = 2.0  # L1
 DUE_SECONDS = 1.0  # L2
 HOLD_SECONDS = DRAIN_POLL_SECONDS + 1.0  # H4
-CLAIM_SECONDS = 6.5  # L3: a worker that heard no signal looks every 5 s
+CLAIM_SECONDS = 6.5  # L3: a worker that heard no signal polls every 5 s
 
 
 async def watch(world: SimulatedWorld) -> None:
     ready_since: dict[str, float] = {}
     timeliness = world.timeliness()
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        for breach in timeliness.look():
+        await asyncio.sleep(POLL_SECONDS)
+        for breach in timeliness.check():
             world.fail(*breach)
-        _look_at_workers(world)
-        for breach in _holds_kept(world):
+        _excuse_workers(world)
+        for breach in _check_holds(world):
             world.fail(*breach)
         for task in world.store.state.tasks.values():
             held = world.book.hold_of(task.tenant, world.store.wall) is not None
@@ -39,17 +39,17 @@ async def watch(world: SimulatedWorld) -> None:
                 ready_since.pop(task.id, None)
             else:
                 ready_since.setdefault(task.id, world.loop.time())
-            for says in _late(world, task, ready_since):
-                world.fail(*says, task.id)
+            for breach in _check_task(world, task, ready_since):
+                world.fail(*breach, task.id)
 
 
-def _look_at_workers(world: SimulatedWorld) -> None:
+def _excuse_workers(world: SimulatedWorld) -> None:
     if world.is_down():
         for actor in world.workers:
-            actor.troubled()
+            actor.excuse_trouble()
     for worker in world.workers:
         if worker.frozen:
-            worker.troubled()
+            worker.excuse_trouble()
         if worker.worker is None or _is_full(worker.worker, world.profile.slots):
             worker.full_at = world.loop.time()
         if worker.worker is None or worker.drain_asked.is_set():
@@ -65,7 +65,7 @@ def _is_full(worker: Worker, slots: int) -> bool:
     return worker.running >= slots or worker._stages.suspect is not None
 
 
-def _late(
+def _check_task(
     world: SimulatedWorld, task: Task, ready_since: dict[str, float]
 ) -> Iterator[tuple[str, str]]:
     now, steady = world.store.now, world.loop.time()
@@ -83,8 +83,8 @@ def _late(
             yield "L3", f"it is ready for {steady - since:.2f} s and nobody takes it"
 
 
-def _holds_kept(world: SimulatedWorld) -> Iterator[Breach]:
-    """A hold that is over is removed by the next look of a worker whose clock is right."""
+def _check_holds(world: SimulatedWorld) -> Iterator[Breach]:
+    """Check that a hold that is over is removed at the next poll of a worker with a right clock."""
     for tenant, hold in world.book.holds.items():
         late = 0.0 if hold.until is None else world.store.wall - hold.until
         late = min(late, world.store.steady - hold.since_steady)  # it may be over when it arrives
@@ -99,7 +99,7 @@ def _holds_kept(world: SimulatedWorld) -> Iterator[Breach]:
 
 
 def wrongly_lost(world: SimulatedWorld, task: Task) -> Iterator[Breach]:
-    """A worker that is well keeps its leases, and one that stopped in peace has given them back."""
+    """Check that a healthy worker keeps its leases, and a drained one has given them back."""
     lease, run = task.lease, world.book.holders.get(task.fence)
     if lease is None or (run is not None and run.stubborn):
         return
@@ -107,12 +107,12 @@ def wrongly_lost(world: SimulatedWorld, task: Task) -> Iterator[Breach]:
     for worker in (*world.workers, *world.gone):
         if worker.name != lease.owner or worker.frozen or not (worker.alive or worker.drained):
             continue
-        if worker.trouble_until < ended - world.profile.lease_seconds - LOOK_SECONDS:
+        if worker.trouble_until < ended - world.profile.lease_seconds - POLL_SECONDS:
             yield "L1", f"{worker.name} is well and has lost its lease"
 
 
 def healthy(world: SimulatedWorld, since: float) -> Iterator[WorkerActor]:
-    """Workers that had no trouble at all since then, and some time before to get going."""
+    """Return the workers that had no trouble since that time, nor shortly before it."""
     for worker in world.workers:
         well = worker.trouble_until < since - 1.0 and worker.born_at < since - 1.0
         if well and worker.worker is not None and not worker.drain_asked.is_set():

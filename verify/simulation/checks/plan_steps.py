@@ -62,7 +62,7 @@ class PlanBook:
         self.book.counts[f"plan {name}"] += 1
 
 
-def written(
+def check_write(
     book: PlanBook, before: Plan, members: Members, change: PlanChange, after: Plan
 ) -> Iterator[Breach]:
     """Check a change that was applied for the first time."""
@@ -80,12 +80,14 @@ def written(
         yield "S2", f"{after.id} went from {before.status} to {after.status}"
     after_is = {**members, **dict(change.moves)}
     chosen = [i for i, member in change.moves if _is_chosen(members.get(i, WAITING), member)]
-    yield from _slots(book, after, members, after_is, chosen)
-    yield from _admitted(before, after, [i for i in chosen if after_is[i].state is M.ADMITTED])
-    yield from _waves(before, after, change)
+    yield from _check_slots(book, after, members, after_is, chosen)
+    yield from _check_admissions(
+        before, after, [i for i in chosen if after_is[i].state is M.ADMITTED]
+    )
+    yield from _check_waves(before, after, change)
     undone = [i for i in chosen if after_is[i].state is M.UNDOING]
-    yield from _undone(book, before, after_is, undone)
-    yield from _ended(before, after, change, after_is)
+    yield from _check_undo_order(book, before, after_is, undone)
+    yield from _check_end(before, after, change, after_is)
     for index in chosen:
         book.by_hand.discard(book.ids[after.id][index])
 
@@ -95,7 +97,7 @@ def _is_chosen(before: Member, after: Member) -> bool:
     return after.state in SLOTTED and after.version != 0 and before != after
 
 
-def _slots(
+def _check_slots(
     book: PlanBook, plan: Plan, before: Members, after: Members, chosen: list[int]
 ) -> Iterator[Breach]:
     most, ids = plan.max_concurrency or plan.total, book.ids[plan.id]
@@ -107,16 +109,16 @@ def _slots(
         yield "slots", f"{len(alone)} tasks of {plan.id} have slots, at most {most} may"
     for index, member in before.items():
         if member.state in SLOTTED and after[index].state not in SLOTTED:
-            yield from _has_stopped(book, plan, index)
+            yield from _check_stopped(book, plan, index)
 
 
-def _has_stopped(book: PlanBook, plan: Plan, index: int) -> Iterator[Breach]:
+def _check_stopped(book: PlanBook, plan: Plan, index: int) -> Iterator[Breach]:
     task_id = book.ids[plan.id][index]
     if task_id in book.moving[plan.id] - book.by_hand:
         yield "slots", f"{plan.id} took the slot of {task_id}, which is on its way"
 
 
-def _admitted(before: Plan, after: Plan, chosen: list[int]) -> Iterator[Breach]:
+def _check_admissions(before: Plan, after: Plan, chosen: list[int]) -> Iterator[Breach]:
     if not chosen:
         return
     if not before.status is after.status is P.RUNNING or before.cancel_requested:
@@ -133,7 +135,7 @@ def _is_unhealthy(plan: Plan) -> bool:
     return rule is not None and rule.broken_by(max(0, failed), size)
 
 
-def _waves(before: Plan, after: Plan, change: PlanChange) -> Iterator[Breach]:
+def _check_waves(before: Plan, after: Plan, change: PlanChange) -> Iterator[Breach]:
     if after.wave == before.wave:
         return
     if change.audit is not None and after.wave < before.wave:
@@ -150,7 +152,9 @@ def _waves(before: Plan, after: Plan, change: PlanChange) -> Iterator[Breach]:
         yield "soak", f"wave {wave + 1} of {before.id} soaked {soaked} of {before.soak_seconds} s"
 
 
-def _undone(book: PlanBook, plan: Plan, members: Members, chosen: list[int]) -> Iterator[Breach]:
+def _check_undo_order(
+    book: PlanBook, plan: Plan, members: Members, chosen: list[int]
+) -> Iterator[Breach]:
     if not chosen:
         return
     if plan.status is not P.ROLLING_BACK:
@@ -168,7 +172,7 @@ def _undone(book: PlanBook, plan: Plan, members: Members, chosen: list[int]) -> 
         yield "undo", f"{plan.id} rolls back {chosen} before {newer}"
 
 
-def _ended(before: Plan, after: Plan, change: PlanChange, members: Members) -> Iterator[Breach]:
+def _check_end(before: Plan, after: Plan, change: PlanChange, members: Members) -> Iterator[Breach]:
     if (change.next is PlanNext.SETTLED) != after.settled or after.settled > (
         after.status in SETTLED
     ):
@@ -193,7 +197,7 @@ def _ended(before: Plan, after: Plan, change: PlanChange, members: Members) -> I
         yield "ended", f"{after.id} became {after.status} with {after.counts}"
 
 
-# Of its tasks.
+# -- the tasks of a plan
 
 
 def task_moved(book: PlanBook, move: RecordMove) -> Iterator[Breach]:
@@ -226,8 +230,8 @@ def task_moved(book: PlanBook, move: RecordMove) -> Iterator[Breach]:
 def let_go(
     book: PlanBook, batch: Sequence[Transition], answers: Sequence[Outcome], *, driver: str
 ) -> Iterator[Breach]:
-    """A driver who has heard that a tenant is busy takes the slot back before it tries again.
-    ``driver``: empty, if he may not have heard."""
+    """Check that a driver that was answered "busy" takes the slot back before it tries again.
+    ``driver`` is empty if the answer may not have reached it."""
     for transition, outcome in zip(batch, answers, strict=True):
         if not transition.not_if_busy:
             continue
@@ -244,7 +248,7 @@ def _is_a_persons(event: ev.Event) -> bool:
 
 
 def rests(book: PlanBook, plan: Plan, change: PlanChange) -> Iterator[Breach]:
-    """Nobody looks at it any more: then nothing of it moves that it has set going."""
+    """Check that no task which the plan has started still runs when no driver has the plan."""
     if change.lease is None or change.next not in (PlanNext.REST, PlanNext.SETTLED):
         return
     if left := sorted(book.moving[plan.id] - book.by_hand):

@@ -1,4 +1,4 @@
-"""Checks of each step of one record, whoever made it."""
+"""Checks of each step of one record, whichever command made it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check(book: WorldBook, move: RecordMove) -> Iterator[Breach]:
     if before is None:
         created = [type(event) for event in move.events] == [ev.TaskCreated]
         if after.version != 1 or not created:
-            yield "I15", f"it was born at version {after.version} with {move.events}"
+            yield "I15", f"it was created at version {after.version} with {move.events}"
         return
     if after.version != before.version + 1:
         yield "I4", f"version {before.version} became {after.version}"
@@ -60,26 +60,26 @@ def check(book: WorldBook, move: RecordMove) -> Iterator[Breach]:
         return
     if any(event.version != after.version for event in move.events):
         yield "I15", f"version {after.version} has events of {[e.version for e in move.events]}"
-    yield from _legal(before, after, move.events[-1])
-    yield from _settled_stays(before, after, move.events[-1])
-    yield from _runs_and_epochs(before, after, move.events[-1])
-    yield from _requests(before, after, move.events[-1])
-    yield from _counts(before, after, move.events)
+    yield from _check_command(before, after, move.events[-1])
+    yield from _check_settled(before, after, move.events[-1])
+    yield from _check_runs_and_epochs(before, after, move.events[-1])
+    yield from _check_requests(before, after, move.events[-1])
+    yield from _check_counts(before, after, move.events)
     for event in move.events:
         match event:
             case ev.StageCompleted():
-                yield from _completed(book, before, after, event)
+                yield from _check_stage_completed(book, before, after, event)
             case ev.StageUndone():
-                yield from _undone(book, before, after, event)
+                yield from _check_stage_undone(book, before, after, event)
             case ev.CheckpointDiscarded() if after.type not in RESTARTING:
                 yield "C4", f"it starts over, but nobody declared so: {event.reason}"
             case ev.TaskRollingBack():
-                yield from _rolls_back_all(book, after)
+                yield from _check_rollback_begin(book, after)
             case ev.TaskRolledBackEvent():
-                yield from _all_undone(book, before)
+                yield from _check_rollback_end(book, before)
 
 
-def _legal(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
+def _check_command(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
     command = COMMANDS[type(last)]
     if TABLE[before.status].get(command) is not after.status:
         yield "S2", f"{command} took it from {before.status} to {after.status}"
@@ -92,10 +92,10 @@ def _legal(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
     elif before.lease is None and command in HOLDER and not by_operator:
         yield "S3", f"{command} was made without a lease"
     elif command in OPERATOR - HOLDER and not by_operator:
-        yield "S3", f"{command} is an operator's, but nobody asked"
+        yield "S3", f"{command} is an operator's command, but no operator gave it"
 
 
-def _settled_stays(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
+def _check_settled(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
     if before.status not in SETTLED:
         return
     if isinstance(last, ev.TaskHeldBack) and after.status is before.status:
@@ -106,7 +106,7 @@ def _settled_stays(before: Task, after: Task, last: ev.Event) -> Iterator[Breach
         yield "I8", f"a settled task went on in run {after.run} after run {before.run}"
 
 
-def _runs_and_epochs(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
+def _check_runs_and_epochs(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
     new_run = isinstance(last, ev.TaskRetried | ev.TaskRollingBack | ev.CheckpointDiscarded)
     if after.run != before.run + new_run:
         yield "I8", f"run {before.run} became {after.run} by {ev.name_of(last)}"
@@ -117,9 +117,9 @@ def _runs_and_epochs(before: Task, after: Task, last: ev.Event) -> Iterator[Brea
         yield "I6", f"epoch {before.epoch} became {after.epoch} by {ev.name_of(last)}"
 
 
-def _requests(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
+def _check_requests(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
     """Check that a request is carried out or comes too late, and is never forgotten."""
-    by_operator = getattr(last, "by", None) is not None  # who may change his mind
+    by_operator = getattr(last, "by", None) is not None  # an operator may withdraw a request
     dropped = before.cancel_requested and not after.cancel_requested and not by_operator
     if dropped and after.status not in (Status.CANCELLED, Status.COMPLETED):
         yield "S7", f"a cancel was asked for, and the task became {after.status}"
@@ -133,13 +133,13 @@ def _requests(before: Task, after: Task, last: ev.Event) -> Iterator[Breach]:
         yield "S7", "it was cancelled, but no cancel was asked for"
 
 
-def _counts(before: Task, after: Task, events: tuple[ev.Event, ...]) -> Iterator[Breach]:
+def _check_counts(before: Task, after: Task, events: tuple[ev.Event, ...]) -> Iterator[Breach]:
     last = events[-1]
     failed = any(isinstance(event, ev.StageFailed | ev.StageUndoFailed) for event in events)
     in_outage = failed and after.failure is not None and after.failure.error in OUTAGE_NAMES
     if failed and after.failures != before.failures + (not in_outage):
         yield "I16", f"a failure took the count from {before.failures} to {after.failures}"
-    yield from _outages(before, after, last, in_outage=in_outage)
+    yield from _check_outages(before, after, last, in_outage=in_outage)
     if failed and len(events) > 1 and isinstance(last, ev.StageFailed | ev.StageUndoFailed):
         yield "S6", "the stage's failure comes after what followed from it"
     if after.failures > after.retry_max:
@@ -153,8 +153,10 @@ def _counts(before: Task, after: Task, events: tuple[ev.Event, ...]) -> Iterator
         yield "L4", f"it is {after.status} and does not say why"
 
 
-def _outages(before: Task, after: Task, last: ev.Event, *, in_outage: bool) -> Iterator[Breach]:
-    """A row of outages grows by one, or begins anew after anything else."""
+def _check_outages(
+    before: Task, after: Task, last: ev.Event, *, in_outage: bool
+) -> Iterator[Breach]:
+    """Check that a row of outages grows by one, or begins anew after anything else."""
     if not in_outage:
         counted = isinstance(last, ev.StageCompleted | ev.StageUndone | ev.TaskSnoozed)
         failed = isinstance(last, ev.TaskRetryScheduled | ev.TaskRetried | ev.TaskRollingBack)
@@ -175,7 +177,7 @@ def _outages(before: Task, after: Task, last: ev.Event, *, in_outage: bool) -> I
         yield "I16", f"an outage suspended it as {kind}"
 
 
-def _completed(
+def _check_stage_completed(
     book: WorldBook, before: Task, after: Task, event: ev.StageCompleted
 ) -> Iterator[Breach]:
     index, stages = before.last_completed + 1, after.stages
@@ -198,7 +200,9 @@ def _completed(
         yield "I6", f"stage {event.stage} was committed, but its holder's call has not returned"
 
 
-def _undone(book: WorldBook, before: Task, after: Task, event: ev.StageUndone) -> Iterator[Breach]:
+def _check_stage_undone(
+    book: WorldBook, before: Task, after: Task, event: ev.StageUndone
+) -> Iterator[Breach]:
     if before.next_undo < 0 or event.stage != before.stages[before.next_undo]:
         yield "I7", f"{event.stage} was undone, the next to undo was number {before.next_undo}"
     if after.next_undo != before.next_undo - 1:
@@ -214,7 +218,7 @@ def _undone(book: WorldBook, before: Task, after: Task, event: ev.StageUndone) -
         yield "I6", f"the undo of {event.stage} was committed, but its call has not returned"
 
 
-def _rolls_back_all(book: WorldBook, after: Task) -> Iterator[Breach]:
+def _check_rollback_begin(book: WorldBook, after: Task) -> Iterator[Breach]:
     left = _to_undo(book, after) - set(after.stages[: after.next_undo + 1])
     if left:
         yield "S8", f"the rollback starts at {after.next_undo}, but stages {sorted(left)} had begun"
@@ -229,6 +233,6 @@ def _to_undo(book: WorldBook, task: Task) -> set[str]:
     return {name for name in names if (task.id, task.epoch, name) not in book.undone}
 
 
-def _all_undone(book: WorldBook, before: Task) -> Iterator[Breach]:
+def _check_rollback_end(book: WorldBook, before: Task) -> Iterator[Breach]:
     for name in sorted(_to_undo(book, before)):
         yield "S8", f"it is rolled back, but {name} had begun and is not undone"

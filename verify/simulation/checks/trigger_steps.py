@@ -71,7 +71,7 @@ def handed_out(
     wall: float,
     is_due: bool = True,
 ) -> Iterator[Breach]:
-    """``is_due`` False: it was asked for by its id, whatever its time is."""
+    """Check triggers that were handed out; ``is_due`` is False for a claim by id at any time."""
     for after in given:
         before = book.known.get(after.id)
         if before is None or before.status not in LEASE or before.trigger_at is None:
@@ -91,7 +91,7 @@ def handed_out(
             yield "I4", f"{after.id} was handed out as {after}"
 
 
-def applied(
+def check_apply(
     book: TriggerBook,
     batch: Sequence[TriggerChange],
     answers: Sequence[TriggerOutcome],
@@ -106,17 +106,17 @@ def applied(
                 yield "I9", f"{before.id}: a write sent again was answered {outcome}"
             if is_written:
                 yield "I3", f"{change.after.id}: answered {outcome} and written all the same"
-            yield from _rightly_refused(book, before, change, outcome)
+            yield from _check_refusal(book, before, change, outcome)
         elif name in book.applied:
             book.count("write repeated")
             if is_written or outcome.tasks:
                 yield "I9", f"{change.after.id}: a write sent again was done again"
         else:
             book.applied.add(name)
-            yield from _rightly_written(book, before, change, outcome, after)
+            yield from _check_write(book, before, change, outcome, after)
 
 
-def _rightly_refused(
+def _check_refusal(
     book: TriggerBook, before: Trigger | None, change: TriggerChange, outcome: TriggerOutcome
 ) -> Iterator[Breach]:
     match outcome:
@@ -134,7 +134,7 @@ def _rightly_refused(
             book.count("without room")
 
 
-def _rightly_written(
+def _check_write(
     book: TriggerBook,
     before: Trigger | None,
     change: TriggerChange,
@@ -156,9 +156,9 @@ def _rightly_written(
         yield "I4", f"{after.id}: version {before.version} became {after.version}"
     if len(outcome.tasks) != len(change.submissions):
         yield "I12", f"{after.id}: {len(change.submissions)} tasks, {len(outcome.tasks)} answers"
-    yield from _tasks_are_new(book, change, outcome)
+    yield from _check_tasks(book, change, outcome)
     if change.audit is not None:
-        yield from _asked(book, before, change)
+        yield from _check_request(book, before, change)
     elif definition_of(before) != definition_of(after) or before.status not in UNFINISHED:
         book.redefined.add(after.id)
         if change.submissions:
@@ -170,17 +170,17 @@ def _rightly_written(
         if change.submissions or not before.declared:
             yield "I12", f"{after.id} was dropped, and nobody had asked for it"
     else:
-        yield from _held(book, before, change)
+        yield from _check_firing(book, before, change)
 
 
-def _tasks_are_new(book: TriggerBook, change: TriggerChange, outcome: Changed) -> Iterator[Breach]:
+def _check_tasks(book: TriggerBook, change: TriggerChange, outcome: Changed) -> Iterator[Breach]:
     for answer in outcome.tasks:
         again = change.after.id in book.redefined and isinstance(answer, Existing | Conflict)
         if not isinstance(answer, Inserted) and not again:
             yield "I12", f"{change.after.id}: its task was answered {answer}"
 
 
-def _asked(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
+def _check_request(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
     after, audit = change.after, change.audit
     assert audit is not None
     book.count(f"asked {audit.command}")
@@ -193,7 +193,7 @@ def _asked(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterato
         yield "I12", f"{after.id}: {audit.command} moved its fire time to {after.fire_time}"
 
 
-def _held(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
+def _check_firing(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
     """Check a change that a scheduler made."""
     after, made = change.after, change.submissions
     if before.status is not T.PROCESSING or before.owner is None:
@@ -208,14 +208,16 @@ def _held(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator
             yield "I12", f"{after.id} made a task and did not move on"
         return
     if after.fire_time is not None and after.fire_time < before.fire_time:
-        yield from _brought_back(book, before, change)
+        yield from _check_brought_back(book, before, change)
         return
-    yield from _accounted(before, after, made)
-    yield from _by_policy(book, before, made)
-    yield from _not_over_the_last(book, before, made)
+    yield from _check_counts(before, after, made)
+    yield from _check_policy(book, before, made)
+    yield from _check_overlap(book, before, made)
 
 
-def _brought_back(book: TriggerBook, before: Trigger, change: TriggerChange) -> Iterator[Breach]:
+def _check_brought_back(
+    book: TriggerBook, before: Trigger, change: TriggerChange
+) -> Iterator[Breach]:
     """Check a trigger that was brought back from a time that a clock ahead had chosen: it goes to
     its next one, with no task of its own."""
     after = change.after
@@ -227,22 +229,22 @@ def _brought_back(book: TriggerBook, before: Trigger, change: TriggerChange) -> 
         yield "I12", f"{after.id} was brought back to {after.fire_time} at {before.updated_at}"
 
 
-def _accounted(before: Trigger, after: Trigger, made: Sequence[Submission]) -> Iterator[Breach]:
-    """Each fire time that was passed made a task or is counted as missed."""
+def _check_counts(before: Trigger, after: Trigger, made: Sequence[Submission]) -> Iterator[Breach]:
+    """Check that each fire time that was passed made a task or is counted as missed."""
     assert before.fire_time is not None
-    passed = _passed(before, after)
+    passed = _passed_times(before, after)
     missed = after.missed - before.missed
-    is_told = len(made) + missed == len(passed)
-    if not is_told and (len(passed) <= firing.LOOK_MAX or len(made) + missed > len(passed)):
-        said = f"{len(passed)} fire times, {len(made)} tasks, {missed} missed"
-        yield "I12", f"{after.id} moved on from {before.fire_time} to {after.fire_time}: {said}"
+    is_complete = len(made) + missed == len(passed)
+    if not is_complete and (len(passed) <= firing.LOOK_MAX or len(made) + missed > len(passed)):
+        counts = f"{len(passed)} fire times, {len(made)} tasks, {missed} missed"
+        yield "I12", f"{after.id} moved on from {before.fire_time} to {after.fire_time}: {counts}"
     if after.fired - before.fired != len(made):
         yield "I12", f"{after.id} says {after.fired} after {before.fired}, {len(made)} were made"
     if passed and passed[-1] > max(before.updated_at, before.fire_time) + SECOND:
         yield "I12", f"{after.id} answered for {passed[-1]} at {before.updated_at}"
 
 
-def _passed(before: Trigger, after: Trigger) -> list[float]:
+def _passed_times(before: Trigger, after: Trigger) -> list[float]:
     assert before.fire_time is not None
     if after.fire_time is None:
         ends = isinstance(before.schedule, Once)
@@ -250,35 +252,37 @@ def _passed(before: Trigger, after: Trigger) -> list[float]:
     return times.latest(before.schedule, before.fire_time, after.fire_time - SECOND, MANY)
 
 
-def _by_policy(book: TriggerBook, before: Trigger, made: Sequence[Submission]) -> Iterator[Breach]:
+def _check_policy(
+    book: TriggerBook, before: Trigger, made: Sequence[Submission]
+) -> Iterator[Breach]:
     assert before.fire_time is not None
     now = max(before.updated_at, before.fire_time)
     due = times.latest(before.schedule, before.fire_time, now, MANY)
-    wanted = _wanted(before, due, now)
+    wanted = _times_to_fire(before, due, now)
     if len(due) > 1 or now - due[-1] > before.grace_seconds:
         book.count(f"misfire {before.misfire}")
-    found = [submission.task.key for submission in made]
-    if not found and (before.id, before.version) in book.overlapped:
+    keys = [submission.task.key for submission in made]
+    if not keys and (before.id, before.version) in book.overlapped:
         wanted = []  # unless the last task has ended since that was answered
-    if found != [firing.key(before, at) for at in wanted]:
-        said = f"{before.misfire}, {before.overlap}: due were {due[-5:]}, wanted {wanted}"
-        yield "I12", f"{before.id} at {now} made {found}; {said}"
+    if keys != [firing.key(before, at) for at in wanted]:
+        policy = f"{before.misfire}, {before.overlap}: due were {due[-5:]}, wanted {wanted}"
+        yield "I12", f"{before.id} at {now} made {keys}; {policy}"
 
 
-def _wanted(trigger: Trigger, due: Sequence[float], now: float) -> Sequence[float]:
-    found: Sequence[float] = ()
+def _times_to_fire(trigger: Trigger, due: Sequence[float], now: float) -> Sequence[float]:
+    times_due: Sequence[float] = ()
     match trigger.misfire:
         case Misfire.ONCE:
-            found = due[-1:]
+            times_due = due[-1:]
         case Misfire.SKIP:
             late = trigger.grace_seconds + trigger.jitter_seconds
-            found = [at for at in due if now - at <= late]
+            times_due = [at for at in due if now - at <= late]
         case Misfire.CATCH_UP:
-            found = due[-trigger.catch_up_max :]
-    return found[: AT_ONCE if trigger.overlap is Overlap.ALLOW else 1]
+            times_due = due[-trigger.catch_up_max :]
+    return times_due[: AT_ONCE if trigger.overlap is Overlap.ALLOW else 1]
 
 
-def _not_over_the_last(
+def _check_overlap(
     book: TriggerBook, before: Trigger, made: Sequence[Submission]
 ) -> Iterator[Breach]:
     last: Task | None = book.book.tasks.get(before.last_task or "")
@@ -306,6 +310,6 @@ def in_place(trigger: Trigger) -> Iterator[Breach]:
         yield "L4", f"{trigger.id} is suspended and does not say why"
 
 
-def gone(trigger: Trigger, *, wall: float) -> Iterator[Breach]:
+def check_deleted(trigger: Trigger, *, wall: float) -> Iterator[Breach]:
     if trigger.ended_at is None or trigger.ended_at + trigger.keep_seconds > wall:
         yield "I1", f"{trigger.id} was deleted while it was {trigger.status}"

@@ -42,14 +42,14 @@ PLACES: Mapping[Next, tuple[Place, ...]] = {
 SECOND = 1e-6  # clocks are floats
 
 
-def inserted(
+def check_insert(
     book: WorldBook,
     batch: Sequence[Submission],
     answers: Sequence[Insertion],
     moves: Mapping[str, RecordMove],
 ) -> Iterator[Breach]:
-    for one, answer in zip(batch, answers, strict=True):
-        task = one.task
+    for submission, answer in zip(batch, answers, strict=True):
+        task = submission.task
         book.counts[f"answer {type(answer).__name__}"] += 1
         was_there = task.id in book.digests
         first = book.keys.get((task.tenant, task.key)) if task.key else None
@@ -58,20 +58,20 @@ def inserted(
         elif was_there and task.id in moves and moves[task.id].before is None:
             yield "I9", f"a submit sent again made task {task.id} again"
         elif first not in (None, task.id):
-            same = book.digests[first or ""] == one.digest
+            same = book.digests[first or ""] == submission.digest
             if answer != (Existing(first or "") if same else Conflict(first or "")):
                 yield "I10", f"key {task.key} belongs to {first}, a submit with it got {answer}"
         elif isinstance(answer, Existing | Conflict):
             yield "I10", f"key {task.key} is free, but a submit with it got {answer}"
         if isinstance(answer, Inserted) and not was_there:
-            book.digests[task.id] = one.digest
+            book.digests[task.id] = submission.digest
             if task.key is not None:
                 book.keys.setdefault((task.tenant, task.key), task.id)
             if task.id not in moves:
                 yield "I1", f"task {task.id} was accepted and is nowhere"
 
 
-def claimed(
+def check_claim(
     book: WorldBook,
     store: WatchedStore,
     *,
@@ -80,7 +80,7 @@ def claimed(
     answers: Sequence[Claimed],
     moves: Mapping[str, RecordMove],
 ) -> Iterator[Breach]:
-    leases = {one.task.lease.id for one in answers if one.task.lease}
+    leases = {claimed.task.lease.id for claimed in answers if claimed.task.lease}
     last, given = book.claims.get(worker, ("", frozenset()))
     if request == last:
         book.counts["claim repeated"] += 1
@@ -90,14 +90,14 @@ def claimed(
             yield "I9", "a claim sent again handed out something else"
         return
     book.claims[worker] = (request, frozenset(leases))
-    for one in answers:
-        yield from _handed_out(book, store, one, moves.get(one.task.id))
+    for claimed in answers:
+        yield from _check_claimed_task(book, store, claimed, moves.get(claimed.task.id))
 
 
-def _handed_out(
-    book: WorldBook, store: WatchedStore, one: Claimed, move: RecordMove | None
+def _check_claimed_task(
+    book: WorldBook, store: WatchedStore, claimed: Claimed, move: RecordMove | None
 ) -> Iterator[Breach]:
-    task = one.task
+    task = claimed.task
     before = move.before if move else None
     if before is None or task.lease is None:
         yield "I1", f"{task.id} was handed out, but its record did not change"
@@ -106,7 +106,7 @@ def _handed_out(
         yield "I1", f"{task.id} was handed out while it was {before.place}"
     if before.status not in START.to or before.status is Status.PAUSED:
         yield "I14", f"{task.id} was handed out while it was {before.status}"
-    yield from _fenced(book, before, task)
+    yield from _check_fence(book, before, task)
     if task.tenant is not None:
         active = book.tasks.get(book.active.get(task.tenant, ""))
         resting = active and not active.settled and active.place in (Place.PARKED, Place.LATER)
@@ -116,12 +116,12 @@ def _handed_out(
         book.active[task.tenant] = task.id
     bodies = store.state.bodies[task.id]
     kept = (bodies.payload, bodies.checkpoint, bodies.data, tuple(bodies.stages.values()))
-    if kept != (one.payload, one.checkpoint, one.data, one.stages):
+    if kept != (claimed.payload, claimed.checkpoint, claimed.data, claimed.stages):
         yield "I11", f"{task.id} was handed out with other bodies than are stored"
     book.held_at[task.fence] = task.version
 
 
-def _fenced(book: WorldBook, before: Task, task: Task) -> Iterator[Breach]:
+def _check_fence(book: WorldBook, before: Task, task: Task) -> Iterator[Breach]:
     line = task.tenant or task.id
     if task.lease and task.lease.fence != task.fence:
         yield "I5", f"fence {task.fence} with a lease of fence {task.lease.fence}"
@@ -130,7 +130,7 @@ def _fenced(book: WorldBook, before: Task, task: Task) -> Iterator[Breach]:
     book.fences[line] = task.fence
 
 
-def applied(
+def check_apply(
     book: WorldBook,
     store: WatchedStore,
     batch: Sequence[Transition],
@@ -144,7 +144,7 @@ def applied(
         if isinstance(outcome, Applied) and name not in book.applied:
             written.add(transition.task_id)
             follows += transition.follows
-    yield from followed(book, follows, [s for t in batch for s in t.follows], moves)
+    yield from check_follow_ups(book, follows, [s for t in batch for s in t.follows], moves)
     for transition, outcome in zip(batch, answers, strict=True):
         name = (transition.task_id, transition.request, transition.after.version)
         move = moves.get(transition.task_id)
@@ -162,44 +162,45 @@ def applied(
             if move is None or not moved:
                 yield "I3", "a write was answered as applied, but nothing was written"
             else:
-                yield from _rightly_written(book, store, transition, move)
+                yield from _check_write(book, store, transition, move)
         elif transition.task_id not in written:
-            yield from _rightly_refused(book, transition, outcome, moved=moved)
+            yield from _check_refusal(book, transition, outcome, moved=moved)
 
 
-def followed(
+def check_follow_ups(
     book: WorldBook,
     right: Iterable[Submission],
-    told: Iterable[Submission],
+    sent: Iterable[Submission],
     moves: Mapping[str, RecordMove],
 ) -> Iterator[Breach]:
-    """``right``: those whose transition was written now; of all that were told, only these."""
-    expected = {one.task.id: one for one in right}
-    for task_id, one in expected.items():
-        key = one.task.tenant, one.task.key
+    """Check the tasks that follow from writes: of all in ``sent``, only those in ``right`` may be
+    there, whose transition was written now."""
+    expected = {submission.task.id: submission for submission in right}
+    for task_id, submission in expected.items():
+        key = submission.task.tenant, submission.task.key
         is_new = task_id not in book.digests and key not in book.keys
         if is_new and task_id not in moves:
             yield "I1", f"task {task_id} follows from a write and is nowhere"
         if is_new:
-            book.digests[task_id] = one.digest
-            if one.task.key is not None:
-                book.keys[one.task.tenant, one.task.key] = task_id
-    for task_id in {one.task.id for one in told} - expected.keys():
+            book.digests[task_id] = submission.digest
+            if submission.task.key is not None:
+                book.keys[submission.task.tenant, submission.task.key] = task_id
+    for task_id in {submission.task.id for submission in sent} - expected.keys():
         if task_id in moves and moves[task_id].before is None:
             yield "I9", f"task {task_id} follows from a write that was not done"
 
 
-def _rightly_written(
+def _check_write(
     book: WorldBook, store: WatchedStore, transition: Transition, move: RecordMove
 ) -> Iterator[Breach]:
     before = move.before
     if before is None or not _may_write(before, transition):
         yield "I3", f"a write of version {transition.after.version} was applied to {_state(before)}"
         return
-    if transition.lease is not None and _decided(transition.before) != _decided(before):
+    if transition.lease is not None and _decided_part(transition.before) != _decided_part(before):
         yield "I3", "a holder's write was decided over another record than the stored one"
     if transition.not_if_moved_on and _moved_on(book, before):
-        yield "P7", "it was set going although newer work has run for its tenant"
+        yield "P7", "it was started although newer work of its tenant has run"
     _note_undo(book, transition)
     if transition.lease is not None:
         book.held_at[before.fence] = transition.after.version
@@ -208,7 +209,7 @@ def _rightly_written(
         return
     if transition.not_if_busy and after.place is Place.LINE:
         yield "P7", "it was let go and has to wait in its tenant's line"
-    if _decided(after) != _decided(transition.after):
+    if _decided_part(after) != _decided_part(transition.after):
         yield "I3", "the record is not the one that was decided"
     if transition.next is Next.STAY:
         if (after.place, after.lease) != (before.place, before.lease):
@@ -219,7 +220,7 @@ def _rightly_written(
         due = store.now + transition.delay_seconds
         if after.due is None or abs(after.due - due) > SECOND:
             yield "L2", f"it is due at {after.due}, not in {transition.delay_seconds} s"
-    yield from _bodies(store, transition, after)
+    yield from _check_bodies(store, transition, after)
 
 
 def _note_undo(book: WorldBook, transition: Transition) -> None:
@@ -228,7 +229,7 @@ def _note_undo(book: WorldBook, transition: Transition) -> None:
         book.undoable.add((after.id, after.epoch, stage.name))
 
 
-def _bodies(store: WatchedStore, transition: Transition, after: Task) -> Iterator[Breach]:
+def _check_bodies(store: WatchedStore, transition: Transition, after: Task) -> Iterator[Breach]:
     bodies = store.state.bodies[after.id]
     stage = transition.stage
     if stage is not None and bodies.stages.get(stage.index) != stage:
@@ -239,12 +240,12 @@ def _bodies(store: WatchedStore, transition: Transition, after: Task) -> Iterato
         if bodies.checkpoint is not None:
             yield "C2", f"a task that is {after.status} has a checkpoint"
     elif transition.checkpoint is not None or stage is not None:
-        yield from _saved(bodies.checkpoint, after)
+        yield from _check_checkpoint(bodies.checkpoint, after)
     if after.status is Status.COMPLETED and bodies.result is None:
         yield "I7", "it is completed and has no result"
 
 
-def _saved(body: bytes | None, after: Task) -> Iterator[Breach]:
+def _check_checkpoint(body: bytes | None, after: Task) -> Iterator[Breach]:
     try:
         saved = ckpt.decode(body) if body is not None else None
     except SerialisationError as error:
@@ -261,7 +262,7 @@ def _saved(body: bytes | None, after: Task) -> Iterator[Breach]:
         yield "C2", f"the checkpoint names {saved.completed_stage_names}"
 
 
-def _rightly_refused(
+def _check_refusal(
     book: WorldBook, transition: Transition, outcome: Outcome, *, moved: bool
 ) -> Iterator[Breach]:
     before = book.tasks.get(transition.task_id)
@@ -281,7 +282,7 @@ def _rightly_refused(
         yield "P7", "it was refused for newer work of its tenant, and there is none"
 
 
-def renewed(
+def check_renew(
     book: WorldBook,
     batch: Sequence[Renewal],
     answers: Sequence[bool],
@@ -289,9 +290,8 @@ def renewed(
     *,
     started_after: float,
 ) -> Iterator[Breach]:
-    """Check renewals. A call that began before ``started_after`` hangs, and its lease must be left
-    to lapse; but not the lease of a task whose stage is committed, and which waits for a suspect
-    before its next one."""
+    """Check renewals. A call that began before ``started_after`` hangs, and its lease must lapse.
+    The lease of a task that waits between two stages for a suspect to end is kept."""
     for renewal, kept in zip(batch, answers, strict=True):
         before = book.tasks.get(renewal.task_id)
         holds = before is not None and before.lease and before.lease.id == renewal.lease_id
@@ -308,7 +308,7 @@ def renewed(
             yield "I3", f"a renewal changed more of {move.task.id} than its lease"
 
 
-def expired(
+def check_expire(
     book: WorldBook,
     moves: Mapping[str, RecordMove],
     now: float,
@@ -316,7 +316,8 @@ def expired(
     excused: bool,
     overdue_seconds: float,
 ) -> Iterator[Breach]:
-    """``overdue_seconds``: a stage that runs so long is to blame itself."""
+    """Check leases that were taken back. A stage that ran for ``overdue_seconds`` is itself to
+    blame for its crash."""
     for move in moves.values():
         before, after = move.before, move.after
         if before is None or after is None or before.lease is None:
@@ -326,28 +327,32 @@ def expired(
         elif after.lease is not None or after.place is not Place.READY:
             yield "L1", f"{after.id} was taken back and is {after.place}"
         else:
-            yield from _blamed(
+            yield from _check_blame(
                 book, before, after, excused=excused, overdue_seconds=overdue_seconds
             )
 
 
-def _blamed(
+def _check_blame(
     book: WorldBook, before: Task, after: Task, *, excused: bool, overdue_seconds: float
 ) -> Iterator[Breach]:
-    """Return who was in a crash, by what has really run; the store knows it from the beats only."""
+    """Check whether a crash is rightly counted, by the calls that really ran; the store knows them
+    from the beats only."""
     run = book.present_call(before)
     if after.crashes > before.crashes:
         if run is None:
-            if not before.lapses:  # else it was noted, and its process died before the call
+            if not before.lapses:  # else the begin was noted, and the process died before the call
                 yield "I16", f"a crash of {before.id} was counted, but its stage had not begun"
         elif before.crashes >= SUSPECT_FROM and run.lasted_seconds < overdue_seconds:
             for other in book.beside(run):
                 yield "I16", f"a crash of {before.id} counted, {other.key} ran beside it"
     elif run is not None and before.lapses and before.crashes < SUSPECT_FROM and not excused:
-        yield "I16", f"the crash of {before.id} in {run.stage} was not counted without an outage"
+        yield (
+            "I16",
+            f"the crash of {before.id} in {run.stage} was not counted, and there was no outage",
+        )
 
 
-def promoted(moves: Mapping[str, RecordMove], now: float) -> Iterator[Breach]:
+def check_promote(moves: Mapping[str, RecordMove], now: float) -> Iterator[Breach]:
     for move in moves.values():
         before = move.before
         if before is None or not _new_version(move):
@@ -358,7 +363,7 @@ def promoted(moves: Mapping[str, RecordMove], now: float) -> Iterator[Breach]:
             yield "L2", f"{before.id} was promoted {before.due - now:.3f} s early"
 
 
-def pruned(moves: Mapping[str, RecordMove], now: float) -> Iterator[Breach]:
+def check_prune(moves: Mapping[str, RecordMove], now: float) -> Iterator[Breach]:
     for move in moves.values():
         before = move.before
         if before is None or move.after is not None:
@@ -385,8 +390,8 @@ def _moved_on(book: WorldBook, before: Task) -> bool:
     return bool(before.tenant and before.fence and book.fences[before.tenant] > before.fence)
 
 
-def _decided(task: Task) -> Task:
-    """Return the task without the fields that are the store's own."""
+def _decided_part(task: Task) -> Task:
+    """Return the task without the fields that the store decides."""
     return msgspec.structs.replace(task, place=Place.HELD, order=0, due=None, lease=None, fence=0)
 
 

@@ -1,15 +1,14 @@
-"""Two stores were told the same: are their answers the same?
+"""The comparison of the answers of two stores that got the same calls.
 
-The memory store is the model. Another store may be right and still answer otherwise in these
+The memory store is the model. Another store may be right and still answer differently in these
 points, and in no others:
 
 - Lease ids are random.
 - Fences only have to rise: Redis takes them from the time, so that they rise after a loss, too.
-- Times are as fine as a store tells them; Redis keeps microseconds.
-- A record that has settled may be answered as it was decided: its place and order are history.
-- Counts of nothing may be told or left out; workers, switches and equal groups of errors may be in
-  any order.
-- How many checkpoints there are may be told by what the records say of their stages.
+- The precision of times depends on the store; Redis keeps microseconds.
+- The place and order of a settled record may be those from before it settled.
+- Counts of zero may be left out; workers, switches and equal error groups may be in any order.
+- The number of checkpoints may be counted from the stages that the records name.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ class Pairing:
         return self._fences_of.get(model, model)
 
     def difference(self, model: Any, other: Any) -> str | None:
-        """The first, in words."""
+        """Return the first difference as text, or None."""
         if model == other:
             return None
         ours, theirs = plain(model), plain(other)
-        return next(_differences(ours, self._as_the_model_has_it(theirs), ""), None)
+        return next(_differences(ours, self._in_terms_of_model(theirs), ""), None)
 
-    def _as_the_model_has_it(self, seen: Any) -> Any:
+    def _in_terms_of_model(self, seen: Any) -> Any:
         match seen:
             case list():
-                return [self._as_the_model_has_it(item) for item in seen]
+                return [self._in_terms_of_model(item) for item in seen]
             case dict():
                 return {name: self._fact(name, value) for name, value in seen.items()}
             case _:
@@ -71,11 +70,11 @@ class Pairing:
     def _fact(self, name: str, value: Any) -> Any:
         if name == "fence":
             return self._fences.get(value, f"unknown fence {value}")
-        return self._as_the_model_has_it(value)
+        return self._in_terms_of_model(value)
 
 
 def plain(answer: Any) -> Any:
-    """The answer as lists, dicts and texts, without what is random in it."""
+    """Return the answer as lists, dicts and texts, without its random parts."""
     match answer:
         case Exception():
             seen: Any = type(answer).__name__
@@ -88,34 +87,38 @@ def plain(answer: Any) -> Any:
         case Stats():
             seen = _counts(answer)
         case [WorkerInfo(), *_]:
-            seen = [_built(info) for info in sorted(answer, key=lambda info: info.beat.worker)]
+            seen = [
+                _to_builtins(info) for info in sorted(answer, key=lambda info: info.beat.worker)
+            ]
         case [SwitchSetting(), *_]:
-            seen = [_built(one) for one in sorted(answer, key=lambda one: (one.switch, one.name))]
+            seen = [
+                _to_builtins(one) for one in sorted(answer, key=lambda one: (one.switch, one.name))
+            ]
         case [ErrorGroup(), *_]:
             order = sorted(answer, key=lambda group: (-group.count, group.fingerprint))
-            seen = [_built(group) for group in order]
+            seen = [_to_builtins(group) for group in order]
         case list() | tuple():
             seen = [plain(item) for item in answer]
         case _:
-            seen = [type(answer).__name__, _built(answer)]
+            seen = [type(answer).__name__, _to_builtins(answer)]
     return seen
 
 
-def _built(answer: Any) -> Any:
-    return _nameless(msgspec.to_builtins(answer, builtin_types=(bytes,)))
+def _to_builtins(answer: Any) -> Any:
+    return _without_lease_ids(msgspec.to_builtins(answer, builtin_types=(bytes,)))
 
 
-def _nameless(seen: Any) -> Any:
+def _without_lease_ids(seen: Any) -> Any:
     """Return the value without the ids of leases."""
     match seen:
         case {"lease": {"id": _}}:
-            return {name: _nameless(value) for name, value in seen.items()} | {
+            return {name: _without_lease_ids(value) for name, value in seen.items()} | {
                 "lease": seen["lease"] | {"id": ""}
             }
         case dict():
-            return {name: _nameless(value) for name, value in seen.items()}
+            return {name: _without_lease_ids(value) for name, value in seen.items()}
         case list() | tuple():
-            return [_nameless(item) for item in seen]
+            return [_without_lease_ids(item) for item in seen]
         case _:
             return seen
 

@@ -1,11 +1,12 @@
-"""Another store behind a simulated world: told all that the watched one is told, and compared.
+"""A second store in a simulated world, which gets the same calls and must answer the same.
 
-Every verb carried out on the watched store is told to the shadow, in the same order and at the same
-virtual time, and must be answered alike (see `likeness`). One thing is told otherwise: a worker's
-claim that comes late, after a newer one of the same worker. The memory store remembers the newest
-request and takes the late one for new; the others do not write down a claim that got nothing, so
-for them an older one may still be the last, which they answer as before. Both are right, as nobody
-waits for that answer any more, but the worlds would part. Such a claim gets a new name.
+Every call of the watched store is repeated on the shadow, in the same order and at the same virtual
+time, and the answers must be alike (see `likeness`). One call differs: a claim that comes late,
+after a newer claim of the same worker. The memory store remembers the newest request and takes the
+late one for a new request. The other stores do not record a claim that got nothing, so an older
+request may still be their last one, and they repeat its answer. Both are right, because nobody
+waits for that answer any more, but the two stores would differ from then on. Such a claim gets a
+new request name.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ Call = Callable[[Store], Coroutine[Any, Any, Any]]
 _numbers = count(1)
 
 
-def doubled(watched: WatchedStore, shadow: Shadow) -> Store:
+def double_store(watched: WatchedStore, shadow: Shadow) -> Store:
     """Return the store that asks both; the watched store's answers count."""
 
     def both(name: str, asked: Verb) -> Verb:
@@ -103,7 +104,7 @@ class Shadow:
         self._thread.start()
 
     def ask(self, call: Coroutine[Any, Any, T]) -> T:
-        """The world stands still meanwhile."""
+        """Wait for the shadow's answer; the virtual time stands still meanwhile."""
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(ANSWER_SECONDS)
 
     def close(self) -> None:
@@ -122,38 +123,38 @@ class Shadow:
     ) -> None:
         if self._watched.book.broken is not None:
             return
-        found = self._answered(verb, *self._translated(verb, given, named))
-        if verb == "tasks.claim" and isinstance(answer, list) and isinstance(found, list):
-            self.pairing.learn(answer, found)
-        if isinstance(answer, DuePlans) and isinstance(found, DuePlans):
-            self.leases.learn(answer, found)
+        other = self._ask_verb(verb, *self._translate(verb, given, named))
+        if verb == "tasks.claim" and isinstance(answer, list) and isinstance(other, list):
+            self.pairing.learn(answer, other)
+        if isinstance(answer, DuePlans) and isinstance(other, DuePlans):
+            self.leases.learn(answer, other)
         if verb.startswith(("plans.", "triggers.")):
-            answer, found = essence(answer), essence(found)
-        self._compare(verb, answer, found)
+            answer, other = essence(answer), essence(other)
+        self._compare(verb, answer, other)
         if verb in WRITES:
-            self._look_at(self._changed())
+            self._compare_records(self._changed_ids())
             if self._watched.book.steps % EXAMINED_EVERY_STEPS == 0:
                 self._examine()
 
-    def _answered(self, verb: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def _ask_verb(self, verb: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         try:
             return self.ask(attrgetter(verb)(self.store)(*given, **named))
         except HoldfastError as error:
             return error
 
-    def _translated(
+    def _translate(
         self, verb: str, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         match verb:
             case "tasks.claim":
                 return given, {**named, "request": self._request(given[0], named["request"])}
             case "tasks.apply":
-                return [[self._leased(transition) for transition in given[0]]], named
+                return [[self._translate_transition(transition) for transition in given[0]]], named
             case "tasks.renew":
-                return [given[0], [self._held(renewal) for renewal in given[1]]], named
+                return [given[0], [self._translate_renewal(renewal) for renewal in given[1]]], named
             case "tasks.leave":
                 self._claims.pop(given[0], None)
-        return self.leases.told(verb, given, named)
+        return self.leases.translate(verb, given, named)
 
     def _request(self, worker: str, request: str) -> str:
         last, called = self._claims.get(worker, ("", ""))
@@ -162,25 +163,24 @@ class Shadow:
             self._claims[worker] = (request, called)
         return called
 
-    def _leased(self, transition: Transition) -> Transition:
+    def _translate_transition(self, transition: Transition) -> Transition:
         after = transition.after
         after = msgspec.structs.replace(after, fence=self.pairing.fence_of(after.fence))
         lease = self.pairing.lease_of(transition.lease) if transition.lease else None
         return msgspec.structs.replace(transition, after=after, lease=lease)
 
-    def _held(self, renewal: Renewal) -> Renewal:
+    def _translate_renewal(self, renewal: Renewal) -> Renewal:
         return msgspec.structs.replace(renewal, lease_id=self.pairing.lease_of(renewal.lease_id))
 
-    def _changed(self) -> list[str]:
-        """Return the tenants whose record has changed since the last look, and now and then
-        everybody."""
+    def _changed_ids(self) -> list[str]:
+        """Return the tasks that have changed since the last call, and sometimes all tasks."""
         known, now = self._known, self._watched.state.tasks
         changed = [i for i, task in now.items() if known.get(i) is not task]
         changed += [i for i in known if i not in now]
         self._known = dict(now)
         return [*now] if self._watched.book.steps % LOADED_EVERY_STEPS == 0 else changed
 
-    def _look_at(self, ids: Sequence[str]) -> None:
+    def _compare_records(self, ids: Sequence[str]) -> None:
         if ids:
             ours = [self._watched.state.tasks.get(task_id) for task_id in ids]
             self._compare("load", ours, self.ask(self.store.views.load(ids)))
@@ -188,17 +188,17 @@ class Shadow:
     def _compare(self, verb: str, model: Any, other: Any) -> None:
         difference = self.pairing.difference(model, other)
         if difference is not None:
-            says = (
-                f"{verb} is answered otherwise by {type(self.store).__name__}: {difference}"
+            message = (
+                f"{type(self.store).__name__} answers {verb} differently: {difference}"
                 f"\n    watched: {str(plain(model))[:SHOWN]}"
                 f"\n    shadow:  {str(plain(other))[:SHOWN]}"
             )
-            self._watched.book.fail("S1", says, self._watched.now)
+            self._watched.book.fail("S1", message, self._watched.now)
 
     # -- in the end
 
     def judge_the_end(self) -> None:
-        """Everything that can be seen, and the doctor's word on it."""
+        """Compare everything that can be read, and run the doctor."""
         tenants = sorted(
             {task.tenant for task in self._watched.state.tasks.values() if task.tenant}
         )
@@ -209,7 +209,7 @@ class Shadow:
             "audits": lambda store: store.admin.audits(limit=ALL),
             "switches": lambda store: store.admin.switches(),
             "errors": lambda store: store.views.error_groups(limit=ALL),
-            "the chain of audits": _chained,
+            "the audit chain": _load_chain,
             "peek": lambda store: store.views.peek(
                 [*self._watched.state.tasks, *self._watched.state.tombstones]
             ),
@@ -222,14 +222,14 @@ class Shadow:
     def _examine(self) -> None:
         """Compare what the verbs do not show: locks, indexes, counts."""
         for finding in self.ask(self.store.admin.doctor(fix=False, limit=1)):
-            says = f"the doctor of {type(self.store).__name__} found {finding.invariant}"
+            message = f"the doctor of {type(self.store).__name__} found {finding.invariant}"
             self._watched.book.fail(
-                "S1", f"{says}: {finding.message}", self._watched.now, finding.task_id
+                "S1", f"{message}: {finding.message}", self._watched.now, finding.task_id
             )
 
 
-async def _chained(store: Store) -> list[Any]:
-    """All of it, in an order that does not tell when each entry was sealed."""
+async def _load_chain(store: Store) -> list[Any]:
+    """Load the whole audit chain, in an order that does not depend on when entries were sealed."""
     while await store.admin.seal(limit=ALL):
         pass
     chain = await store.admin.chain(limit=ALL)
@@ -246,7 +246,7 @@ def _detail_of(task_id: str) -> Call:
 
 @contextmanager
 def cast_by(world: SimulatedWorld, kind: str | None) -> Iterator[None]:
-    """``kind``: sqlite, or the address of a Redis server; None: no shadow."""
+    """Give the world a shadow of this kind: sqlite, the URL of a Redis server, or None."""
     if kind is None:
         yield
         return
@@ -254,7 +254,7 @@ def cast_by(world: SimulatedWorld, kind: str | None) -> Iterator[None]:
         shadow = Shadow(store, world.store)
         try:
             shadow.ask(store.open())
-            world.shadow, world.front = shadow, doubled(world.store, shadow)
+            world.shadow, world.front = shadow, double_store(world.store, shadow)
             yield
         finally:
             shadow.close()

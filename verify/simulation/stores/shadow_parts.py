@@ -1,8 +1,7 @@
-"""Triggers and plans of a shadowed world: told to both stores, and compared.
+"""The translation and comparison of calls about triggers and plans in a world with a shadow.
 
 A trigger's lease is its version, so there is nothing to translate. A plan's lease has a random id
-and a fence that only has to rise: each store is told its own, and both are left out of what is
-compared.
+and a fence that only has to rise: each store gets its own, and the comparison leaves both out.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class PlanLeases:
             if plan.lease is not None and lease is not None:
                 self._ids[plan.id, plan.lease.id] = lease.id
 
-    def told(
+    def translate(
         self, verb: str, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         if verb == "plans.renew":

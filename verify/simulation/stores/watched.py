@@ -61,7 +61,7 @@ class WatchedStore(MemoryStore):
         for task_id, move in moves.items():
             known = book.events[task_id]
             known.extend(move.events)
-            book.note(self.now, f"{self.caller} {verb} {_told(move)}")
+            book.note(self.now, f"{self.caller} {verb} {_format_move(move)}")
             if tenants is not None and (move.task.tenant or task_id) not in tenants:
                 book.fail("I17", f"{verb} for others changed it", self.now, task_id)
         return moves
@@ -82,7 +82,7 @@ class WatchedStore(MemoryStore):
     def with_the_gone(
         self, moves: dict[str, RecordMove], batch: Sequence[Transition]
     ) -> dict[str, RecordMove]:
-        """A task that was not kept at all: its last step can only be seen from outside."""
+        """Add the last step of tasks without retention, which only their tombstones show."""
         for transition in batch:
             move = moves.get(transition.task_id)
             if move is not None and move.after is None:
@@ -103,7 +103,7 @@ class WatchedStore(MemoryStore):
             if move.before is None or move.after is None or _has_new_version(move):
                 book.judge(of_moves.check(book, move), now, task_id)
                 book.judge(plan_steps.task_moved(self.plans.book, move), now, task_id)
-                book.judge(tenant_holds.moved(self, move), now, task_id)
+                book.judge(tenant_holds.check_given_back(self, move), now, task_id)
                 self._tally(move)
             if move.after is not None and not move.gone:
                 book.judge(self._in_place(move.after), now, task_id)
@@ -176,7 +176,7 @@ def _has_new_version(move: RecordMove) -> bool:
     return move.before is None or move.after is None or move.before.version != move.after.version
 
 
-def _told(move: RecordMove) -> str:
+def _format_move(move: RecordMove) -> str:
     if move.after is None:
         return f"{move.task.id} gone"
     names = ",".join(ev.name_of(event) for event in move.events)

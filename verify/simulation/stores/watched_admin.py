@@ -38,7 +38,7 @@ class WatchedAdmin(MemoryAdmin):
         if kind is Kept.TRIGGERS:
             self._watched.triggers.judge(())
         moves = self._watched.step(f"prune {kind}", None)
-        self._watched.judge(verbs.pruned(moves, self._watched.wall), moves)
+        self._watched.judge(verbs.check_prune(moves, self._watched.wall), moves)
         return count
 
     async def set_switch(
@@ -50,7 +50,7 @@ class WatchedAdmin(MemoryAdmin):
             self._watched.book.note(
                 self._watched.now, f"{self._watched.caller} {told} {name} {until} {changed}"
             )
-            breaches = tenant_holds.thrown(
+            breaches = tenant_holds.check_switch(
                 self._watched.book, self._watched, name, on=on, until=until
             )
             self._watched.book.judge(breaches, self._watched.now)

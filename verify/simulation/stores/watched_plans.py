@@ -34,10 +34,10 @@ class WatchedPlans(MemoryPlans):
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
         there = await super().create(plan, tasks, events)
         self._watched.step("plans.create")
-        self._judge(self._created(there.id, tasks))
+        self._judge(self._check_create(there.id, tasks))
         return there
 
-    def _created(self, plan_id: str, tasks: PlanTasks) -> Iterable[Breach]:
+    def _check_create(self, plan_id: str, tasks: PlanTasks) -> Iterable[Breach]:
         shelf, book = self._state.plans[plan_id], self.book
         if plan_id in book.known:
             book.count("created again")
@@ -82,26 +82,26 @@ class WatchedPlans(MemoryPlans):
         self._judge(
             breach
             for shelf, (plan, due) in zip(shelves, before, strict=True)
-            for breach in _woken(shelf, plan, due, self._watched.now)
+            for breach in _check_wake(shelf, plan, due, self._watched.now)
         )
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         outcome = await super().apply(change, lease_seconds=lease_seconds)
         follows = {one.task.tenant or one.task.id for one in change.follows}
         moves = self._watched.step("plans.apply", follows)
-        self._watched.judge(self._followed(change, outcome, moves), moves)
-        self._judge(self._applied(change, outcome))
+        self._watched.judge(self._check_follow_ups(change, outcome, moves), moves)
+        self._judge(self._check_apply(change, outcome))
         return outcome
 
-    def _followed(
+    def _check_follow_ups(
         self, change: PlanChange, outcome: PlanOutcome, moves: Mapping[str, RecordMove]
     ) -> Iterable[Breach]:
         name = (change.after.id, change.after.request, change.after.version)
         is_written = isinstance(outcome, PlanApplied) and name not in self.book.applied
         right = change.follows if is_written else ()
-        return verbs.followed(self._watched.book, right, change.follows, moves)
+        return verbs.check_follow_ups(self._watched.book, right, change.follows, moves)
 
-    def _applied(self, change: PlanChange, outcome: PlanOutcome) -> Iterable[Breach]:
+    def _check_apply(self, change: PlanChange, outcome: PlanOutcome) -> Iterable[Breach]:
         book, plan_id = self.book, change.after.id
         if plan_id not in book.known:
             return
@@ -111,18 +111,20 @@ class WatchedPlans(MemoryPlans):
         if not isinstance(outcome, PlanApplied):
             if name in book.applied and before.version == change.after.version:
                 yield "I9", f"{plan_id}: a write sent again was refused"
-            yield from self._refused(before, change, is_written=is_written)
+            yield from self._check_refusal(before, change, is_written=is_written)
         elif name in book.applied:
             book.count("write repeated")
             if is_written:
                 yield "I9", f"{plan_id}: a write sent again was done again"
         else:
             book.applied.add(name)
-            yield from plan_steps.written(book, before, members, change, shelf.plan)
+            yield from plan_steps.check_write(book, before, members, change, shelf.plan)
             yield from plan_steps.rests(book, shelf.plan, change)
             self._tally(before, change)
 
-    def _refused(self, before: Plan, change: PlanChange, *, is_written: bool) -> Iterable[Breach]:
+    def _check_refusal(
+        self, before: Plan, change: PlanChange, *, is_written: bool
+    ) -> Iterable[Breach]:
         held = before.lease.id if before.lease else None
         if is_written:
             yield "I3", f"{before.id}: a write was refused and done all the same"
@@ -163,7 +165,7 @@ class WatchedPlans(MemoryPlans):
             self._watched.book.note(self._watched.now, f"{self._watched.caller} {plan.id} {told}")
 
 
-def _woken(shelf: PlanShelf, before: Plan, due: float | None, now: float) -> Iterable[Breach]:
+def _check_wake(shelf: PlanShelf, before: Plan, due: float | None, now: float) -> Iterable[Breach]:
     if shelf.plan is not before:
         yield "I3", f"to wake {before.id} changed it"
     stays = before.lease is not None or before.settled_at is not None

@@ -28,7 +28,7 @@ class WatchedTasks(MemoryTasks):
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
         answers = await super().insert(batch, depth_limit=depth_limit)
         moves = self._watched.step("insert", {s.task.tenant or s.task.id for s in batch})
-        self._watched.judge(verbs.inserted(self._watched.book, batch, answers, moves), moves)
+        self._watched.judge(verbs.check_insert(self._watched.book, batch, answers, moves), moves)
         return answers
 
     async def claim(
@@ -38,7 +38,7 @@ class WatchedTasks(MemoryTasks):
             worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
         )
         moves = self._watched.step("claim", {c.task.tenant or c.task.id for c in answers})
-        breaches = verbs.claimed(
+        breaches = verbs.check_claim(
             self._watched.book,
             self._watched,
             worker=worker,
@@ -48,7 +48,7 @@ class WatchedTasks(MemoryTasks):
         )
         self._watched.judge(breaches, moves)
         self._watched.book.judge(
-            tenant_holds.claimed(self._watched, moves.values()), self._watched.now
+            tenant_holds.check_claims(self._watched, moves.values()), self._watched.now
         )
         return answers
 
@@ -58,7 +58,7 @@ class WatchedTasks(MemoryTasks):
         moves = self._watched.step("apply", {task.tenant or task.id for task in tasks})
         moves = self._watched.with_the_gone(moves, batch)
         self._watched.judge(
-            verbs.applied(self._watched.book, self._watched, batch, answers, moves), moves
+            verbs.check_apply(self._watched.book, self._watched, batch, answers, moves), moves
         )
         driver = "" if self._watched.excused else self._watched.caller
         self._watched.book.judge(
@@ -73,7 +73,7 @@ class WatchedTasks(MemoryTasks):
         answers = await super().renew(beat, batch, lease_seconds=lease_seconds)
         moves = self._watched.step("renew", None)
         after = float("-inf") if self._watched.excused else self._watched.now - HANGS_SECONDS
-        breaches = verbs.renewed(self._watched.book, batch, answers, moves, started_after=after)
+        breaches = verbs.check_renew(self._watched.book, batch, answers, moves, started_after=after)
         self._watched.judge(breaches, moves)
         return answers
 
@@ -90,7 +90,7 @@ class WatchedTasks(MemoryTasks):
             limit=limit, count_crashes=count_crashes, alone_from=alone_from
         )
         moves = self._watched.step("expire", None)
-        breaches = verbs.expired(
+        breaches = verbs.check_expire(
             self._watched.book,
             moves,
             self._watched.now,
@@ -108,5 +108,5 @@ class WatchedTasks(MemoryTasks):
     async def promote(self, *, limit: int) -> Due:
         due = await super().promote(limit=limit)
         moves = self._watched.step("promote", None)
-        self._watched.judge(verbs.promoted(moves, self._watched.now), moves)
+        self._watched.judge(verbs.check_promote(moves, self._watched.now), moves)
         return due

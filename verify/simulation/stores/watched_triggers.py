@@ -53,7 +53,7 @@ class WatchedTriggers(MemoryTriggers):
     ) -> Sequence[TriggerOutcome]:
         answers = await super().apply(batch, depth_limit=depth_limit)
         if any(change.write is not TriggerWrite.COMPARE for change in batch):
-            self._written_over(batch, answers)
+            self._note_overwrites(batch, answers)
             return answers
         made = [
             pair
@@ -63,14 +63,14 @@ class WatchedTriggers(MemoryTriggers):
         ]
         tenants = {one.task.tenant or one.task.id for one, _ in made}
         moves = self._watched.step("triggers.apply", tenants)
-        breaches = trigger_steps.applied(self.book, batch, answers, self._state.triggers)
+        breaches = trigger_steps.check_apply(self.book, batch, answers, self._state.triggers)
         self._watched.book.judge(breaches, self._watched.now)
         inserted = [one for one, _ in made], [answer for _, answer in made]
-        self._watched.judge(verbs.inserted(self._watched.book, *inserted, moves), moves)
+        self._watched.judge(verbs.check_insert(self._watched.book, *inserted, moves), moves)
         self.judge(())
         return answers
 
-    def _written_over(
+    def _note_overwrites(
         self, batch: Sequence[TriggerChange], answers: Sequence[TriggerOutcome]
     ) -> None:
         self._watched.step("triggers.apply")
@@ -95,7 +95,7 @@ class WatchedTriggers(MemoryTriggers):
                 judge(trigger_steps.in_place(trigger), now)
                 self._accept(trigger)
         for trigger_id in [i for i in known if i not in self._state.triggers]:
-            judge(trigger_steps.gone(known[trigger_id], wall=self._watched.wall), now)
+            judge(trigger_steps.check_deleted(known[trigger_id], wall=self._watched.wall), now)
             self.book.forget(trigger_id)
 
     def _accept(self, trigger: Trigger) -> None:

@@ -443,7 +443,7 @@ async def test_after_a_failover_sentinel_is_asked_anew() -> None:
             group.kill_primary()
             with pytest.raises(StoreUnavailable):
                 await link.call(COUNT, keys, ["n"])
-            group.promoted()
+            group.wait_promoted()
             assert await link.call(COUNT, keys, ["n"]) >= 1
 
 

@@ -40,7 +40,7 @@ async def test_what_a_failover_loses_is_counted_and_told(
         group.kill_primary()
         with pytest.raises(StoreError):
             await store.views.stats()
-        group.promoted()
+        group.wait_promoted()
         clock.advance(1)
 
         async def answers() -> bool:
@@ -73,7 +73,7 @@ async def test_a_killed_primary_under_load_is_survived() -> None:
             await load.more_are_done(50)
             group.kill_primary()
             await load.is_refused()
-            await to_thread(group.promoted)
+            await to_thread(group.wait_promoted)
             await load.more_are_done(50)
 
 
@@ -88,7 +88,7 @@ async def test_a_replica_that_lagged_costs_what_it_lacked_and_no_more(
             await to_thread(cut_off, group.replica, group.primary)
             await load.more_are_done(50)
             group.kill_primary()
-            await to_thread(group.promoted)
+            await to_thread(group.wait_promoted)
             await load.more_are_done(50)
             assert await load.lost_writes() >= 50
         assert any(
@@ -106,7 +106,7 @@ async def test_a_planned_failover_leaves_nobody_at_the_old_primary() -> None:
             old = group.primary
             with group.sentinels[0].client() as client:
                 client.execute_command("SENTINEL", "FAILOVER", group.name)
-            await to_thread(group.promoted)
+            await to_thread(group.wait_promoted)
             with group.primary.client() as client:
 
                 async def works_there() -> bool:
