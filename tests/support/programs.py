@@ -38,14 +38,15 @@ def run_python(folder: Path, *words: str, **settings: str) -> subprocess.Complet
     )
 
 
-def counted_in_rounds(program: str, folder: Path) -> Iterator[list[int]]:
-    """What a program of chaos prints, in a round of some seconds; then in longer ones, because less
-    comes to pass where the machine is slow."""
+def complaints_in_rounds(name: str, folder: Path) -> Iterator[list[int]]:
+    """Count the complaints in a broken round of `chaos_sabotage` of some seconds; then in longer
+    ones, because less happens where the machine is slow."""
     for longer in (1, 4, 16):
         place = folder / f"{longer}"
         place.mkdir()
         done = subprocess.run(
-            [sys.executable, "-c", program, str(place), f"{longer}"],
+            [sys.executable, "-m", "tests.support.chaos_sabotage", name, str(place), f"{longer}"],
+            cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=1200,
