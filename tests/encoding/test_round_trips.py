@@ -46,26 +46,17 @@ from tests.support.payload_kinds import (
     TaggedRefund,
     Wrapped,
 )
+from tests.support.runtime.helpers import take_payload
 
 
 @pytest.mark.parametrize(("declared", "value"), SAME)
 async def test_a_payload_and_a_result_arrive_as_they_were(
     app: Holdfast, holdfast_engine: MakeEngine, declared: Any, value: Any
 ) -> None:
-    taken: list[Any] = []
-
-    async def take(ctx: Context, payload: Any) -> Any:
-        taken.append(payload)
-        return payload
-
-    take.__annotations__.update(payload=declared, **{"return": declared})
-    task = app.task("take")(take)
-    engine = holdfast_engine(app)
-    handle = await task.submit(value)
-    await engine.drain()
-    for one in (*taken, await handle.result()):
-        assert type(one) is type(value)
-        assert seen(one) == seen(value)
+    handle, taken = await take_payload(app, holdfast_engine, declared, value)
+    for arrived in (*taken, await handle.result()):
+        assert type(arrived) is type(value)
+        assert seen(arrived) == seen(value)
 
 
 def seen(value: Any) -> Any:

@@ -22,6 +22,7 @@ from holdfast.errors import InvalidPayload, NotJson
 from holdfast.insight.views.tasks import detail_view
 from holdfast.testing.plugin import MakeEngine
 from tests.support.notified_app import telling_app
+from tests.support.runtime.helpers import take_payload
 
 HUNTER = "hunter2"
 EVENTS = ["TaskCompleted", "TaskFailed", "StageCompleted"]
@@ -66,17 +67,7 @@ VALUES: list[tuple[Any, Any]] = [
 async def test_a_secret_reaches_the_stage_and_the_result_with_its_true_value(
     app: Holdfast, holdfast_engine: MakeEngine, declared: Any, value: Any
 ) -> None:
-    taken: list[Any] = []
-
-    async def take(ctx: Context, payload: Any) -> Any:
-        taken.append(payload)
-        return payload
-
-    take.__annotations__.update(payload=declared, **{"return": declared})
-    task = app.task("take")(take)
-    engine = holdfast_engine(app)
-    handle = await task.submit(value)
-    await engine.drain()
+    handle, taken = await take_payload(app, holdfast_engine, declared, value)
     assert taken == [value]
     assert await handle.result() == value
     detail = await app.store.views.detail(handle.id)

@@ -215,6 +215,12 @@ async def test_a_submit_to_a_store_that_is_away_is_an_error_at_once_and_critical
     assert memory.state.tasks == {}, "nothing was accepted"
 
 
+async def refuse_submits(echo: Echo, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(StoreUnavailable):
+            await within_bounds(echo.submit("hello"))
+
+
 async def test_refused_submits_are_told_of_now_and_then(
     app: Holdfast,
     echo: Echo,
@@ -226,13 +232,10 @@ async def test_refused_submits_are_told_of_now_and_then(
     store = FlakyStore(MemoryStore(clock))
     holdfast_engine(app, store=store, clock=clock)
     store.down = {"*"}
-    for _ in range(50):
-        with pytest.raises(StoreUnavailable):
-            await within_bounds(echo.submit("hello"))
+    await refuse_submits(echo, 50)
     assert len(caplog.records) == 1
     clock.advance(11)
-    with pytest.raises(StoreUnavailable):
-        await within_bounds(echo.submit("hello"))
+    await refuse_submits(echo, 1)
     assert len(caplog.records) == 2
     assert "49 more refusals since" in caplog.records[-1].getMessage()
     store.down = set()
@@ -248,9 +251,7 @@ async def test_refusals_that_were_left_out_are_told_when_the_store_is_back(
     store = FlakyStore(MemoryStore(clock))
     holdfast_engine(app, store=store, clock=clock)
     store.down = {"*"}
-    for _ in range(50):
-        with pytest.raises(StoreUnavailable):
-            await within_bounds(echo.submit("hello"))
+    await refuse_submits(echo, 50)
     store.down = set()
     await within_bounds(echo.submit("hello"))
     assert len(caplog.records) == 1, "a store that comes and goes does not fill the log"
@@ -267,9 +268,7 @@ async def test_refusals_that_were_left_out_are_told_at_the_close(
     store = FlakyStore(MemoryStore(app.clock))
     with app.on(store, clock=app.clock, chance=app.chance):
         store.down = {"insert"}
-        for _ in range(5):
-            with pytest.raises(StoreUnavailable):
-                await within_bounds(echo.submit("hello"))
+        await refuse_submits(echo, 5)
         told = len(caplog.records)
     assert told == 1
     assert "4 more submits were refused" in caplog.records[-1].getMessage()

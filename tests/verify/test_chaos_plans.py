@@ -1,7 +1,5 @@
 """Chaos over plans: in short, with real processes; and its judge."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,11 +13,10 @@ from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanStatus, Pla
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import By, Task
+from tests.support.chaos_runs import STORES, run_chaos
 from verify.chaos.judges.plans import PlanHistory, PlanRecords, PlanVerdict, judge_plans
 from verify.chaos.judges.tasks import History
 from verify.chaos.ledger import LedgerLine, LineKind
-
-STORES = {"sqlite": "", "redis": "--store redis --server-kills 1 --lost-replies 8"}
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -27,14 +24,7 @@ def test_plans_keep_their_promises_while_workers_and_drivers_are_killed_and_froz
     store: str,
 ) -> None:
     harm = f"--only plans --kills 14 --zombies 3 --seconds 600 --seed 7 {STORES[store]}"
-    done = subprocess.run(
-        [sys.executable, "-m", "verify.chaos", *harm.split()],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_chaos(harm)
 
 
 # -- a small history that is as it should be: two waves of one task each, and two drivers

@@ -1,7 +1,5 @@
 """Chaos over triggers: in short, with real processes and clocks that jump; and its judge."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +12,10 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.trigger.schedule import Every, Once
 from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerStatus
 from holdfast.ports import Finding
+from tests.support.chaos_runs import STORES, run_chaos
 from verify.chaos.clocks import JUMP_SECONDS, PACE, JumpingClock
 from verify.chaos.judges.triggers import TriggerHistory, judge_triggers
 from verify.chaos.ledger import Ledger, LedgerLine, LineKind, is_inside
-
-STORES = {"sqlite": "", "redis": "--store redis --server-kills 1 --lost-replies 8"}
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -26,14 +23,7 @@ def test_triggers_fire_once_for_each_time_under_kills_freezes_and_jumping_clocks
     store: str,
 ) -> None:
     harm = f"--only triggers --kills 12 --zombies 3 --seconds 600 --seed 7 {STORES[store]}"
-    done = subprocess.run(
-        [sys.executable, "-m", "verify.chaos", *harm.split()],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_chaos(harm)
 
 
 # -- a small history that is as it should be: three fire times, one of them missed

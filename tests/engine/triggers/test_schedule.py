@@ -25,20 +25,6 @@ S = TriggerStatus
 HOUR = 3_600.0
 
 
-@pytest.fixture
-def echo(app: Holdfast) -> Echo:
-    @app.task("echo")
-    async def echo(ctx: Context, text: str) -> str:
-        return text
-
-    return echo
-
-
-@pytest.fixture
-def engine(app: Holdfast, echo: Echo, holdfast_engine: MakeEngine) -> Engine:
-    return holdfast_engine(app)
-
-
 # -- making
 
 

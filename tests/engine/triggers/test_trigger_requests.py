@@ -18,20 +18,6 @@ S = TriggerStatus
 HOUR = 3_600.0
 
 
-@pytest.fixture
-def echo(app: Holdfast) -> Echo:
-    @app.task("echo")
-    async def echo(ctx: Context, text: str) -> str:
-        return text
-
-    return echo
-
-
-@pytest.fixture
-def engine(app: Holdfast, echo: Echo, holdfast_engine: MakeEngine) -> Engine:
-    return holdfast_engine(app)
-
-
 async def test_firing_now_leaves_the_times_alone(engine: Engine, app: Holdfast, echo: Echo) -> None:
     trigger = await app.schedule.every("1h", echo, "x", overlap="skip")
     before = await trigger.info()

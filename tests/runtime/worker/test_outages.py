@@ -32,10 +32,25 @@ class Database:
         return "done"
 
 
+async def write_row(
+    database: Database, app: Holdfast, holdfast_engine: MakeEngine, **terms: Any
+) -> tuple[Engine, Handle[str]]:
+    """Submit a task whose only stage asks the database, and run it once."""
+
+    @app.task("write.row", **terms)
+    async def write(ctx: Context) -> str:
+        return database.ask()
+
+    engine = holdfast_engine(app)
+    handle = await write.submit()
+    await engine.drain()
+    return engine, handle
+
+
 async def waits(engine: Engine, handle: Handle[Any]) -> list[float]:
     """Each wait that was decided on, in seconds."""
-    found = await events_of(engine, handle)
-    return [event.delay_seconds for event in found if isinstance(event, TaskRetryScheduled)]
+    events = await events_of(engine, handle)
+    return [event.delay_seconds for event in events if isinstance(event, TaskRetryScheduled)]
 
 
 @pytest.mark.parametrize("error", EVERY)
@@ -43,14 +58,7 @@ async def test_ten_minutes_without_its_database_cost_a_task_nothing(
     error: type[Exception], app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     database = Database(error("away"))
-
-    @app.task("write.row")
-    async def write(ctx: Context) -> str:
-        return database.ask()
-
-    engine = holdfast_engine(app)
-    handle = await write.submit()
-    await engine.drain()
+    engine, handle = await write_row(database, app, holdfast_engine)
     await engine.advance("10m")
     task = await task_of(engine, handle)
     assert (task.status, task.failures, task.crashes) == (S.RETRYING, 0, 0)
@@ -70,20 +78,13 @@ async def test_the_waits_double_from_a_second_to_five_minutes_with_jitter(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     database = Database()
-
-    @app.task("write.row", retry=Retry(max=1))
-    async def write(ctx: Context) -> str:
-        return database.ask()
-
-    engine = holdfast_engine(app)
-    handle = await write.submit()
-    await engine.drain()
+    engine, handle = await write_row(database, app, holdfast_engine, retry=Retry(max=1))
     await engine.advance("1h")
-    found = await waits(engine, handle)
+    delays = await waits(engine, handle)
     whole = [1, 2, 4, 8, 16, 32, 64, 128, 256, *[300] * 20]
-    for wait, base in zip(found, whole, strict=False):
-        assert base <= wait < base * (1 + outage.JITTER)
-    assert len({wait / base for wait, base in zip(found, whole, strict=False)}) == len(found)
+    for delay, base in zip(delays, whole, strict=False):
+        assert base <= delay < base * (1 + outage.JITTER)
+    assert len({delay / base for delay, base in zip(delays, whole, strict=False)}) == len(delays)
     scheduled = [e for e in await events_of(engine, handle) if isinstance(e, TaskRetryScheduled)]
     assert [(e.failures, e.outages) for e in scheduled] == [
         (0, n) for n in range(1, len(scheduled) + 1)
@@ -94,14 +95,7 @@ async def test_an_outage_of_a_day_suspends_with_a_kind_of_its_own(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     database = Database(SinkUnavailable("MongoDB is out of reach"))
-
-    @app.task("write.row")
-    async def write(ctx: Context) -> str:
-        return database.ask()
-
-    engine = holdfast_engine(app)
-    handle = await write.submit()
-    await engine.drain()
+    engine, handle = await write_row(database, app, holdfast_engine)
     await engine.advance("23h59m")
     assert (await handle.info()).status is S.RETRYING
     await engine.advance("10m")
@@ -112,7 +106,7 @@ async def test_an_outage_of_a_day_suspends_with_a_kind_of_its_own(
     assert "test_outages.py" in task.failure.traceback
     failed = [e.failure for e in await events_of(engine, handle) if isinstance(e, StageFailed)]
     assert "test_outages.py" in failed[0].traceback
-    assert not any(one.traceback for one in failed[1:])  # there are hundreds of them
+    assert not any(failure.traceback for failure in failed[1:])  # there are hundreds of them
 
     database.error = None
     await engine.app.control.resume_suspended(handle.id)
@@ -122,14 +116,7 @@ async def test_an_outage_of_a_day_suspends_with_a_kind_of_its_own(
 
 async def test_the_limit_is_a_setting(holdfast_engine: MakeEngine) -> None:
     app, database = Holdfast(outage="30s"), Database()
-
-    @app.task("write.row")
-    async def write(ctx: Context) -> str:
-        return database.ask()
-
-    engine = holdfast_engine(app)
-    handle = await write.submit()
-    await engine.drain()
+    engine, handle = await write_row(database, app, holdfast_engine)
     await engine.advance("29s")
     assert (await handle.info()).status is S.RETRYING
     await engine.advance("10s")
@@ -199,14 +186,7 @@ async def test_a_row_ends_with_any_other_outcome_and_begins_anew(
 
 async def test_a_crash_ends_a_row(app: Holdfast, holdfast_engine: MakeEngine) -> None:
     database = Database()
-
-    @app.task("write.row")
-    async def write(ctx: Context) -> str:
-        return database.ask()
-
-    engine = holdfast_engine(app)
-    handle = await write.submit()
-    await engine.drain()
+    engine, handle = await write_row(database, app, holdfast_engine)
     await engine.advance("10s")
     before = await task_of(engine, handle)
     assert before.outages > 1
@@ -239,7 +219,7 @@ async def test_an_undo_waits_out_an_outage(app: Holdfast, holdfast_engine: MakeE
     assert (task.status, task.failures) == (S.ROLLING_BACK, 0)
     assert task.outages > 3
     failed = [e.failure for e in await events_of(engine, handle) if isinstance(e, StageUndoFailed)]
-    assert [bool(one.traceback) for one in failed] == [True, *[False] * (len(failed) - 1)]
+    assert [bool(failure.traceback) for failure in failed] == [True, *[False] * (len(failed) - 1)]
     await engine.advance("24h")
     task = await task_of(engine, handle)
     assert task.failure is not None
@@ -262,14 +242,7 @@ async def test_what_a_policy_names_is_no_outage(
     policy: Retry, calls: int, app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     database = Database()
-
-    @app.task("write.row", retry=policy)
-    async def write(ctx: Context) -> str:
-        return database.ask()
-
-    engine = holdfast_engine(app)
-    handle = await write.submit()
-    await engine.drain()
+    engine, handle = await write_row(database, app, holdfast_engine, retry=policy)
     await engine.advance("1m")
     task = await task_of(engine, handle)
     assert (task.status, database.calls, task.outages) == (S.FAILED, calls, 0)
@@ -282,14 +255,7 @@ async def test_retry_after_is_a_failure_as_before(
         pass
 
     database = Database(Busy("10s"))
-
-    @app.task("write.row")
-    async def write(ctx: Context) -> str:
-        return database.ask()
-
-    engine = holdfast_engine(app)
-    handle = await write.submit()
-    await engine.drain()
+    engine, handle = await write_row(database, app, holdfast_engine)
     task = await task_of(engine, handle)
     assert (task.failures, task.outages) == (1, 0)
 

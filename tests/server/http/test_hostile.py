@@ -2,7 +2,6 @@
 
 import json
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,26 +16,11 @@ from tests.support.server.wire import (
     free,
     head,
     heard,
-    kept,
     order,
     send,
 )
 
 DEEP = 1001
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Listening]:
-    with listening(free(), workers=0) as served:
-        yield served
-
-
-@pytest.fixture
-def server(running: Listening) -> Iterator[Listening]:
-    """Whatever a test did to it: nothing was accepted, and a good request is answered."""
-    yield running
-    assert kept(running) == 0, "something was accepted"
-    assert ask(running, "GET", "/api/tasks").status == 200
 
 
 # -- too much

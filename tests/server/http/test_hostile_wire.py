@@ -3,41 +3,23 @@
 import gzip
 import socket
 import zlib
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
 
 from holdfast.server.http import protocol
-from tests.support.server.listener import Listening, listening
+from tests.support.server.listener import Listening
 from tests.support.server.wire import (
     APPLY,
     BIG,
     BOUND_SECONDS,
     JSON,
     ask,
-    free,
     head,
     heard,
-    kept,
     order,
     send,
 )
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Listening]:
-    with listening(free(), workers=0) as served:
-        yield served
-
-
-@pytest.fixture
-def server(running: Listening) -> Iterator[Listening]:
-    """Whatever a test did to it: nothing was accepted, and a good request is answered."""
-    yield running
-    assert kept(running) == 0, "something was accepted"
-    assert ask(running, "GET", "/api/tasks").status == 200
-
 
 # -- the frame
 

@@ -158,16 +158,20 @@ def send_slowly(served: Listening, size: int, name: str = "operator") -> socket.
     return line
 
 
-def test_slow_bodies_of_one_token_leave_connections_to_others(server: Listening) -> None:
-    arriving = server.service.arrivals.of_any
+def assert_few_arrive(served: Listening, arriving: Any, *, most: int, size: int) -> None:
+    """Assert that one more body than the most that may arrive at once is refused."""
     with ExitStack() as open_ones:
-        for _ in range(4):
-            open_ones.enter_context(send_slowly(server, 10))
-        until(lambda: arriving.taken == 4, "four arrive", seconds=BOUND_SECONDS)
-        refused = Told(heard(open_ones.enter_context(send_slowly(server, 10))))
+        for _ in range(most):
+            open_ones.enter_context(send_slowly(served, size))
+        until(lambda: arriving.taken == most, f"{most} arrive", seconds=BOUND_SECONDS)
+        refused = Told(heard(open_ones.enter_context(send_slowly(served, size))))
         assert (refused.status, refused.code) == (429, "too-many-requests")
-        assert ask(server, "POST", APPLY, LONG.replace(b"120", b"0")).status == 202
+        assert ask(served, "POST", APPLY, LONG.replace(b"120", b"0")).status == 202
     until(lambda: arriving.taken == 0, "all have gone", seconds=BOUND_SECONDS)
+
+
+def test_slow_bodies_of_one_token_leave_connections_to_others(server: Listening) -> None:
+    assert_few_arrive(server, server.service.arrivals.of_any, most=4, size=10)
 
 
 def test_large_bodies_that_arrive_are_few(
@@ -175,14 +179,7 @@ def test_large_bodies_that_arrive_are_few(
 ) -> None:
     arriving = server.service.arrivals.of_large
     monkeypatch.setattr(arriving, "_of_token", 2)
-    with ExitStack() as open_ones:
-        for _ in range(2):
-            open_ones.enter_context(send_slowly(server, 600_000))
-        until(lambda: arriving.taken == 2, "two arrive", seconds=BOUND_SECONDS)
-        refused = Told(heard(open_ones.enter_context(send_slowly(server, 600_000))))
-        assert (refused.status, refused.code) == (429, "too-many-requests")
-        assert ask(server, "POST", APPLY, LONG.replace(b"120", b"0")).status == 202
-    until(lambda: arriving.taken == 0, "all have gone", seconds=BOUND_SECONDS)
+    assert_few_arrive(server, arriving, most=2, size=600_000)
 
 
 def test_a_large_body_has_its_place_until_the_request_is_carried_out(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast import Handle
+from holdfast import Context, Handle, Holdfast
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.task.events import Event, name_of
 from holdfast.domain.task.task import Task
@@ -12,6 +12,7 @@ from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Detail, Peek, Renewal, Store
 from holdfast.testing import Engine
+from holdfast.testing.plugin import MakeEngine
 from verify.interception import InterceptedStore, Verb
 
 T = TypeVar("T")
@@ -143,3 +144,21 @@ class PartedStore(FlakyStore):
             if isinstance(answer, StoreError):
                 raise PartlyUnavailable(answer, answers)
         return cast(Sequence[U], answers)
+
+
+async def take_payload(
+    app: Holdfast, make_engine: MakeEngine, declared: Any, value: Any
+) -> tuple[Handle[Any], list[Any]]:
+    """Run a task that takes and returns a value of the declared type; return what it took."""
+    taken: list[Any] = []
+
+    async def take(ctx: Context, payload: Any) -> Any:
+        taken.append(payload)
+        return payload
+
+    take.__annotations__.update(payload=declared, **{"return": declared})
+    task = app.task("take")(take)
+    engine = make_engine(app)
+    handle = await task.submit(value)
+    await engine.drain()
+    return handle, taken
