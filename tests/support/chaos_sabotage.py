@@ -28,9 +28,9 @@ from holdfast.stores.sqlite.plans import verbs as plan_verbs
 from holdfast.stores.sqlite.plans.rows import body_of as plan_body_of
 from holdfast.stores.sqlite.plans.rows import events_body_of
 from holdfast.stores.sqlite.store import SqliteStore
-from holdfast.stores.sqlite.tasks import apply as task_verbs
+from holdfast.stores.sqlite.tasks import store as task_verbs
 from holdfast.stores.sqlite.transaction import Txn
-from holdfast.stores.sqlite.triggers import firing
+from holdfast.stores.sqlite.triggers import verbs as trigger_verbs
 from holdfast.stores.sqlite.triggers.rows import body_of as trigger_body_of
 from holdfast.stores.sqlite.triggers.store import SqliteTriggers
 from verify.chaos.round_plan import RoundPlan, Subject, do_nothing
@@ -157,7 +157,7 @@ def write_the_trigger_before_its_tasks() -> None:
 
 
 def fire_without_versions_and_keys() -> None:
-    def apply(self: firing.TriggerBatch, write: firing.EncodedTriggerChange) -> Any:
+    def apply(self: trigger_verbs.TriggerBatch, write: trigger_verbs.EncodedTriggerChange) -> Any:
         change = write.change
         stored = self._triggers.get(change.after.id)
         if stored is not None and change.before.owner is not None:
@@ -165,19 +165,22 @@ def fire_without_versions_and_keys() -> None:
             after = replace(change.after, version=stored.version + 1)
             change = replace(change, before=before, after=after)
         body = trigger_body_of(change.after)
-        return real_apply(self, firing.EncodedTriggerChange(change, body, write.tasks))
+        return real_apply(self, trigger_verbs.EncodedTriggerChange(change, body, write.tasks))
 
     def add(self: Txn, name: str, *values: Any, **terms: Any) -> Any:
         return None if name == "key_put" else real_add(self, name, *values, **terms)
 
-    real_apply, real_add = put(firing.TriggerBatch, "apply", apply), put(Txn, "add", add)
+    real_apply, real_add = put(trigger_verbs.TriggerBatch, "apply", apply), put(Txn, "add", add)
 
 
 # -- plans
 
 
 def give_two_slots_too_many() -> None:
-    real = put(snapshot.PlanSnapshot, "room_after", lambda self, moves: real(self, moves) + 2)
+    def room_after(self: snapshot.PlanSnapshot, moves: Any) -> Any:
+        return real(self, moves) + 2
+
+    real = put(snapshot.PlanSnapshot, "room_after", room_after)
 
 
 def start_all_waves_at_once() -> None:

@@ -204,12 +204,12 @@ async def test_a_trigger_under_the_id_of_a_deleted_one_may_repeat_its_requests(
 
     async def create_and_end() -> None:
         once = Once(at=world.store.wall)
-        trigger = triggers.unsaved("tick", due_in=0.0, schedule=once, keep_seconds=30.0)
+        trigger = triggers.build("tick", due_in=0.0, schedule=once, keep_seconds=30.0)
         created = TriggerChange(before=trigger, after=replace(trigger, version=1, request="first"))
         await triggers.commit(created)
         leased = await triggers.take_one()
         submission = triggers.submission(leased, key=firing.key(leased, leased.fire_time or 0.0))
-        change = triggers.changed(
+        change = triggers.change(
             leased,
             submission,
             status=TriggerStatus.COMPLETED,

@@ -275,6 +275,6 @@ async def ask_task(
             )
         case Asking.ROLLBACK:
             task = await control.rollback(task_id, reason=why, force=force)
-        case Asking.DISCARD:
+        case _:
             task = await control.discard(task_id, reason=why)
     return views.asked_view(task)
