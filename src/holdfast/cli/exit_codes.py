@@ -1,4 +1,4 @@
-"""This module alone maps errors to exit codes and prints the one line that explains an error."""
+"""Errors become exit codes here, and one line on stderr that explains them."""
 
 from __future__ import annotations
 
@@ -55,30 +55,28 @@ Exit codes:
   4  refused: the present state does not allow it
   5  the store does not answer or cannot be used
   6  invalid input or setting
-An error is one line on stderr that ends with its code: error: … [task-not-found]
+An error is one line on stderr, with its code at the end: [task-not-found]
 """
 
-_CODES: tuple[tuple[type[HoldfastError], Exit], ...] = (
-    (TaskNotFound, Exit.NOT_FOUND),
-    (PlanNotFound, Exit.NOT_FOUND),
-    (BulkNotFound, Exit.NOT_FOUND),
-    (TriggerNotFound, Exit.NOT_FOUND),
-    (WorkerNotFound, Exit.NOT_FOUND),
-    (Refused, Exit.REFUSED),
-    (StoreError, Exit.STORE),
-    (InvalidInput, Exit.INVALID),
-    (DeclarationError, Exit.INVALID),
+_NOT_FOUND = (TaskNotFound, PlanNotFound, BulkNotFound, TriggerNotFound, WorkerNotFound)
+_CODES: tuple[tuple[tuple[type[HoldfastError], ...], Exit], ...] = (
+    (_NOT_FOUND, Exit.NOT_FOUND),  # before REFUSED: they are refusals, too
+    ((Refused,), Exit.REFUSED),
+    ((StoreError,), Exit.STORE),
+    ((InvalidInput, DeclarationError), Exit.INVALID),
 )
 
 
 def exit_code(error: HoldfastError) -> Exit:
-    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.FAILED)
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), Exit.FAILED)
 
 
 def print_error(error: HoldfastError, *, about: str = "") -> Exit:
     """Print the error on stderr and return the exit code for it."""
-    said = str(error)
-    _say(f"{said if about in said else f'{about}: {said}'}{_remedy(error, about)}", error.code)
+    message = str(error)
+    if about not in message:
+        message = f"{about}: {message}"
+    _print_line(f"{message}{_remedy(error, about)}", error.code)
     return exit_code(error)
 
 
@@ -88,11 +86,11 @@ def _remedy(error: HoldfastError, task_id: str) -> str:
         return ""
     if not task_id or error.status not in SUSPENDED:
         return ""
-    ways = [f"`holdfast suspended {verb} {task_id}`" for verb in ("resume", "discard")]
-    return f"; it is suspended: {' or '.join(ways)}"
+    commands = [f"`holdfast suspended {verb} {task_id}`" for verb in ("resume", "discard")]
+    return f"; it is suspended: {' or '.join(commands)}"
 
 
-def _say(message: str, code: str) -> None:
+def _print_line(message: str, code: str) -> None:
     print(f"error: {plain_line(message)} [{code}]", file=sys.stderr)
 
 
@@ -108,7 +106,7 @@ class Root(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        _never_fail_to_print()
+        _escape_unprintable()
         given = list(sys.argv[1:] if args is None else args)
         try:
             _check_text(given)
@@ -122,36 +120,37 @@ class Root(TyperGroup):
             )
             sys.stdout.flush()
         except (Exception, asyncio.CancelledError) as error:  # a stage can cancel its worker
-            code = _ended_by(error)
+            code = _explain(error)
         if standalone_mode:
             sys.exit(code or Exit.OK)
         return code
 
 
-def _ended_by(error: BaseException) -> Exit:
+def _explain(error: BaseException) -> Exit:
+    """Print why the command has ended, and return the exit code for it."""
     if isinstance(error, HoldfastError):
         code = print_error(error)
         return Exit.USAGE if error.code == USAGE else code
     if isinstance(error, typer.Abort):
-        print(file=sys.stderr)  # the question had the line
-        _say("stopped; nothing was done", "aborted")
+        print(file=sys.stderr)  # end the line of the question
+        _print_line("stopped; nothing was done", "aborted")
         return Exit.FAILED
     if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads the pipe
         return Exit.FAILED
-    if hasattr(error, "format_message"):  # wrong usage, as Typer tells it
+    if hasattr(error, "format_message"):  # wrong usage, in the words of Typer
         context = getattr(error, "ctx", None)
         hint = f" See: {context.command_path} --help" if context else ""
-        _say(f"{error.format_message()}{hint}", USAGE)
+        _print_line(f"{error.format_message()}{hint}", USAGE)
         return Exit.USAGE
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
-    said = f"{type(error).__name__}: {error}".removesuffix(": ")
-    _say(f"{said} ({DEBUG}=1 shows where)", "internal")
+    message = f"{type(error).__name__}: {error}".removesuffix(": ")
+    _print_line(f"{message} ({DEBUG}=1 shows where)", "internal")
     return Exit.FAILED
 
 
-def _never_fail_to_print() -> None:
+def _escape_unprintable() -> None:
     """Escape characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -7,6 +7,7 @@ from functools import wraps
 from inspect import Parameter
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from holdfast.cli.signature import replace_parameter
@@ -122,6 +123,21 @@ def halt_rule(option: str, text: str) -> HaltRule:
         raise InvalidInput(
             f"{option} {text!r}: write a share such as 5%, or a number such as 3"
         ) from None
+
+
+def parse_json(what: str, text: str | bytes) -> Any:
+    """Return the JSON value in a text; InvalidInput names ``what`` if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidInput(f"{what}: not JSON: {error}") from None
+
+
+def parse_json_object(what: str, text: str | bytes, example: str) -> dict[str, Any]:
+    value = parse_json(what, text)
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{what}: it must be an object, such as {example}")
+    return value
 
 
 class WrongUsage(InvalidInput, stored_name="WrongUsage"):

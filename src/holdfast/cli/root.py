@@ -65,8 +65,8 @@ def holdfast(
     context.obj = store
 
 
-cli.command()(serve)
-cli.command()(worker)
+for command in (serve, worker, why, doctor, alerts, stats, states, prune, backup):
+    cli.command()(command)
 cli.add_typer(tasks, name="tasks")
 cli.add_typer(suspended, name="suspended")
 cli.add_typer(checkpoints, name="checkpoints")
@@ -78,14 +78,7 @@ cli.add_typer(plans, name="plans")
 cli.add_typer(triggers, name="triggers")
 cli.add_typer(tokens, name="tokens")
 cli.add_typer(hooks, name="hooks")
-cli.command()(why)
-cli.command()(doctor)
-cli.command()(alerts)
-cli.command()(stats)
-cli.command()(states)
 cli.add_typer(audit, name="audit")
-cli.command()(prune)
-cli.command()(backup)
 
 
 @cli.command()

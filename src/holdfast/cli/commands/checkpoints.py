@@ -8,7 +8,6 @@ import typer
 
 from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.json_input import parse_json_object
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import hint, print_answer, print_json
 from holdfast.cli.session import Session, in_session, person, run
@@ -59,7 +58,7 @@ def put(
     its stored value.
     """
     text = typer.get_binary_stream("stdin").read() if checkpoint == STDIN else checkpoint
-    given = parse_json_object("the checkpoint", text, EXAMPLE)
+    given = opt.parse_json_object("the checkpoint", text, EXAMPLE)
 
     async def replace(session: Session) -> int:
         checkpoints = session.app.checkpoints.acting_as(*person())

@@ -10,8 +10,8 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.apps import load_submission, run_on
 from holdfast.cli.exit_codes import Exit
+from holdfast.cli.loader import load_submission, run_on
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
     Row,

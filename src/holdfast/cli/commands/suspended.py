@@ -26,7 +26,6 @@ from holdfast.cli.commands.tasks import (
     find_tasks,
     print_detail,
 )
-from holdfast.cli.json_input import parse_json, parse_json_object
 from holdfast.cli.output import redaction
 from holdfast.cli.output.error_groups import group_by_cause
 from holdfast.cli.output.printer import Row, hint, print_list, status_text
@@ -171,9 +170,9 @@ def amend(
     """
     given: dict[str, Any] = {}
     if payload is not None:
-        given["payload"] = parse_json("--payload", payload)
+        given["payload"] = opt.parse_json("--payload", payload)
     if data is not None:
-        given["data"] = parse_json_object("--data", data, '{"cursor": 7}')
+        given["data"] = opt.parse_json_object("--data", data, '{"cursor": 7}')
 
     async def send(session: Session) -> BatchReport:
         checkpoints = session.app.checkpoints.acting_as(*person())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,6 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.extras import check_server
 from holdfast.cli.output.printer import Row, hint, print_json, print_list, say
-from holdfast.cli.process.directory_lock import alone_in
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidSetting, Refused
 from holdfast.domain.phrases import span
@@ -139,13 +139,29 @@ def _change_file(path: Path) -> Iterator[list[Token]]:
 
     if not path.parent.is_dir():
         raise InvalidSetting(SETTING, str(path), "there is no such directory")
-    with alone_in(path.parent):
+    with _lock_directory(path.parent):
         tokens = list(read(path)) if path.exists() else []
         yield tokens
         try:
             write(path, tokens)
         except OSError as error:
             raise InvalidSetting(SETTING, str(path), error.strerror or str(error)) from error
+
+
+@contextmanager
+def _lock_directory(folder: Path) -> Iterator[None]:
+    """Hold a lock on the directory itself, which leaves no file and ends with the process."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows has none: two commands at once may then lose a change
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _path(given: Path | None) -> Path:

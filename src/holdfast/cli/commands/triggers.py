@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
-from holdfast.cli.apps import load_app_for, load_submission, run_on
+from holdfast.cli.loader import load_app_for, load_submission, run_on
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
     hint,

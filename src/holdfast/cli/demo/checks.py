@@ -22,70 +22,77 @@ class StoryRecord:
 
     submitted: list[str] = field(default_factory=list)  # task ids, as they were answered
     killed: list[str] = field(default_factory=list)  # owners of leases whose process was killed
-    in_hand: list[str] = field(default_factory=list)  # task ids that these held
+    in_hand: list[str] = field(default_factory=list)  # task ids that the killed processes held
     resumed: list[str] = field(default_factory=list)
     rolled_back: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DemoCheck:
+    """One promise, what was counted for it in the store, and whether it was kept."""
+
     what: str
-    found: str
+    counted: object
     good: bool
 
 
 def judge(
-    told: StoryRecord, details: Sequence[Detail], findings: Sequence[Finding]
+    record: StoryRecord, details: Sequence[Detail], findings: Sequence[Finding]
 ) -> list[DemoCheck]:
     by_id = {detail.task.id: detail for detail in details}
     ends = Counter(detail.task.status for detail in details)
-    lost = [task_id for task_id in told.submitted if task_id not in by_id]
-    failed = _all(details, ev.StageFailed)
-    retries = len(_all(details, ev.TaskRetryScheduled))
+    lost = [task_id for task_id in record.submitted if task_id not in by_id]
+    failed = _events_of(details, ev.StageFailed)
+    retries = len(_events_of(details, ev.TaskRetryScheduled))
     take_overs = {
         event.task_id
-        for event in _all(details, ev.LeaseLost)
-        if event.worker in told.killed and event.task_id in told.in_hand
+        for event in _events_of(details, ev.LeaseLost)
+        if event.worker in record.killed and event.task_id in record.in_hand
     }
     twice = [key for key, times in Counter(_commits(details)).items() if times > 1]
-    at_checkpoint, resumed_later = _went_on([d for d in details if d.task.id in told.in_hand])
-    resumed = [by_id[i] for i in told.resumed if i in by_id]
-    undone = [_undone(by_id[i]) for i in told.rolled_back if i in by_id]
+    at_checkpoint, resumed_later = _count_continued(
+        [d for d in details if d.task.id in record.in_hand]
+    )
+    resumed = [by_id[i] for i in record.resumed if i in by_id]
+    undone = [_undone_stages(by_id[i]) for i in record.rolled_back if i in by_id]
     settled = ends[Status.COMPLETED] + ends[Status.ROLLED_BACK]
     return [
-        _check("tasks submitted", len(told.submitted), len(told.submitted) == len(details) > 0),
-        _check(
+        DemoCheck(
+            "tasks submitted", len(record.submitted), len(record.submitted) == len(details) > 0
+        ),
+        DemoCheck(
             "tasks settled",
             f"{settled} ({ends[Status.COMPLETED]} completed, "
             f"{ends[Status.ROLLED_BACK]} rolled back)",
-            settled == len(told.submitted) and ends[Status.ROLLED_BACK] == len(told.rolled_back),
+            settled == len(record.submitted)
+            and ends[Status.ROLLED_BACK] == len(record.rolled_back),
         ),
-        _check("tasks lost", len(lost), not lost),
-        _check("stages committed", len(_commits(details)), _all_stages_are_there(details)),
-        _check("stages committed twice", len(twice), not twice),
-        _check("retries while billing was down", retries, 0 < retries <= len(failed)),
-        _check(
+        DemoCheck("tasks lost", len(lost), not lost),
+        DemoCheck("stages committed", len(_commits(details)), _all_stages_are_there(details)),
+        DemoCheck("stages committed twice", len(twice), not twice),
+        DemoCheck("retries while billing was down", retries, 0 < retries <= len(failed)),
+        DemoCheck(
             "take-overs after kill -9",
             len(take_overs),
-            len(take_overs) > 0 and take_overs == set(told.in_hand),
+            len(take_overs) > 0 and take_overs == set(record.in_hand),
         ),
-        _check(
+        DemoCheck(
             "  continued from their checkpoint",
             f"{at_checkpoint} of {resumed_later}",
             at_checkpoint == resumed_later > 0,
         ),
-        _check(
+        DemoCheck(
             "suspended, resumed, completed",
             len(resumed),
             len(resumed) > 0 and all(d.task.status is Status.COMPLETED for d in resumed),
         ),
-        _check(
+        DemoCheck(
             "rolled back, last stage first",
             "; ".join(" ← ".join(reversed(stages)) for stages, _ in undone),
             len(undone) > 0 and all(in_order for _, in_order in undone),
         ),
-        _check("events without a gap", _gapless(details), _gapless(details) == len(details)),
-        _check("doctor's findings", len(findings), not findings),
+        DemoCheck("events without a gap", _gapless(details), _gapless(details) == len(details)),
+        DemoCheck("doctor's findings", len(findings), not findings),
     ]
 
 
@@ -93,27 +100,23 @@ def exit_code(checks: Sequence[DemoCheck]) -> int:
     return 0 if all(check.good for check in checks) else 1
 
 
-def _check(what: str, found: object, good: bool) -> DemoCheck:
-    return DemoCheck(what=what, found=str(found), good=good)
-
-
-def _all(details: Sequence[Detail], kind: type[E]) -> list[E]:
+def _events_of(details: Sequence[Detail], kind: type[E]) -> list[E]:
     return [event for detail in details for event in detail.events if isinstance(event, kind)]
 
 
 def _commits(details: Sequence[Detail]) -> list[tuple[str, int, str]]:
-    return [(e.task_id, e.epoch, e.stage) for e in _all(details, ev.StageCompleted)]
+    return [(e.task_id, e.epoch, e.stage) for e in _events_of(details, ev.StageCompleted)]
 
 
 def _all_stages_are_there(details: Sequence[Detail]) -> bool:
     return all(
-        tuple(e.stage for e in _all([detail], ev.StageCompleted)) == detail.task.stages
+        tuple(e.stage for e in _events_of([detail], ev.StageCompleted)) == detail.task.stages
         for detail in details
         if detail.task.status is Status.COMPLETED
     )
 
 
-def _went_on(details: Sequence[Detail]) -> tuple[int, int]:
+def _count_continued(details: Sequence[Detail]) -> tuple[int, int]:
     """Count the tasks that lost their worker after a commit, and those of them that continued with
     the next stage.
     """
@@ -135,10 +138,10 @@ def _stages(events: Sequence[Event], kind: type[ev.StageCompleted | ev.StageStar
     return [event.stage for event in events if isinstance(event, kind)]
 
 
-def _undone(detail: Detail) -> tuple[list[str], bool]:
+def _undone_stages(detail: Detail) -> tuple[list[str], bool]:
     """Return the undone stages, and whether they are all completed stages in reverse order."""
     done = _stages(detail.events, ev.StageCompleted)
-    undone = [e.stage for e in _all([detail], ev.StageUndone) if e.had_undo]
+    undone = [e.stage for e in _events_of([detail], ev.StageUndone) if e.had_undo]
     expected = list(reversed(detail.task.stages[: len(done)]))
     return undone, undone == expected and detail.task.status is Status.ROLLED_BACK
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
@@ -82,13 +82,12 @@ class Screen:
         self._began = time.monotonic()
         self._shown = 0.0
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        yield
+    def open(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def say(self, text: str, style: str = "") -> None:
         clock = f"{time.monotonic() - self._began:5.1f} s  "
-        told = textwrap.fill(
+        lines = textwrap.fill(
             text,
             width=max(40, self._console.width),
             initial_indent=clock,
@@ -96,13 +95,13 @@ class Screen:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        self._console.print(Text(told, style=style), soft_wrap=True)
+        self._console.print(Text(lines, style=style), soft_wrap=True)
 
     def show(self, scene: Scene) -> None:
         if time.monotonic() - self._shown >= PLAIN_EVERY_SECONDS:
             self._shown = time.monotonic()
             total = len(scene.tasks) * len(scene.stages)
-            words = ", ".join(f"{count} {mark.word}" for mark, count in _counted(scene))
+            words = ", ".join(f"{count} {mark.word}" for mark, count in _status_counts(scene))
             self.say(f"{scene.stages_done}/{total} stages; {words}")
 
     def conclude(self, checks: Sequence[DemoCheck]) -> None:
@@ -112,7 +111,7 @@ class Screen:
         table.add_column("")
         for check in checks:
             mark = Text("ok", style="green") if check.good else Text("WRONG", style="bold red")
-            table.add_row(check.what, check.found, mark)
+            table.add_row(check.what, str(check.counted), mark)
         self._console.print()
         self._console.print(table)
 
@@ -127,13 +126,11 @@ class LiveScreen(Screen):
         super().__init__(console)
         self._live = Live(console=console, auto_refresh=False)
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
-        with self._live:
-            yield
+    def open(self) -> AbstractContextManager[object]:
+        return self._live
 
     def show(self, scene: Scene) -> None:
-        self._live.update(_drawn(scene, self._console.width), refresh=True)
+        self._live.update(_draw(scene, self._console.width), refresh=True)
 
 
 def screen_for(console: Console) -> Screen:
@@ -141,7 +138,7 @@ def screen_for(console: Console) -> Screen:
     return LiveScreen(console) if can_draw else Screen(console)
 
 
-def _drawn(scene: Scene, width: int) -> RenderableType:
+def _draw(scene: Scene, width: int) -> RenderableType:
     return Group(
         Text(),
         _stage_bars(scene),
@@ -175,12 +172,12 @@ def _grid(scene: Scene, width: int) -> Text:
 
 def _legend(scene: Scene) -> Text:
     legend = Text()
-    for mark, count in _counted(scene):
+    for mark, count in _status_counts(scene):
         legend.append(f"{mark.mark} {count} {mark.word}   ", style=mark.style)
     return legend
 
 
-def _counted(scene: Scene) -> list[tuple[StatusMark, int]]:
+def _status_counts(scene: Scene) -> list[tuple[StatusMark, int]]:
     counts = scene.counts
     return [(mark, counts[status]) for status, mark in MARKS.items() if counts[status]]
 

@@ -15,7 +15,7 @@ STEPS = 20
 FLAKY_TIMES = 2  # one less than suspends a task
 
 app = Holdfast()
-world = DemoWorld.here()
+world = DemoWorld.from_environment()
 
 
 @app.task("tour.hello")

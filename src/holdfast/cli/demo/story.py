@@ -41,7 +41,7 @@ VERSION = 7
 BILLING_DOWN_AT = 0.15  # of all stages
 BILLING_DOWN_SECONDS = 4.0
 KILL_AT = 0.5
-LOOKED_AT_SECONDS = 2.0  # a person reads before deciding
+READ_SECONDS = 2.0  # a person reads before deciding
 
 
 def run(*, tenants: int = 40, speed: float = 1.0, folder: Path | None = None) -> int:
@@ -100,13 +100,13 @@ async def _run_story(place: Path, environment: dict[str, str], screen: Screen, t
                 app=app,
                 upgrade=upgrade,
                 workers=workers,
-                world=DemoWorld.here(),
+                world=DemoWorld.from_environment(),
                 screen=screen,
                 tenants=tenants,
             )
             with screen.open():
                 await story.play()
-        return await _conclude(app, story.told, screen, place)
+        return await _conclude(app, story.record, screen, place)
 
 
 class Story:
@@ -126,16 +126,16 @@ class Story:
         self._world = world
         self._screen = screen
         self._tenants = [f"t-{number:02}" for number in range(1, tenants + 1)]
-        self._billing_down_since: float | None = None  # as it was told
+        self._billing_down_since: float | None = None  # since the screen said so
         self._billing_answers = False
         self._killed: WorkerProcess | None = None
         self._left_at: dict[str, int] = {}  # what the dead worker held: its last stage done
         self._gone_on: set[str] = set()
         self._seen: dict[str, float] = {}  # suspended tasks, by id: since when
-        self.told = StoryRecord()
+        self.record = StoryRecord()
 
     async def play(self) -> None:
-        self._world.let("billing is down")  # from the start: else the quickest would not meet it
+        self._world.let("billing is down")  # from the start: else the quickest tasks would miss it
         self._world.let(f"orphaned rows in {self._unlucky}")
         self._world.let(f"bad checksum in {self._spoiled}")
         await self._begin()
@@ -175,7 +175,7 @@ class Story:
             handle = await self._upgrade.submit(
                 Upgrade(version=VERSION), tenant=tenant, key=f"upgrade-{VERSION}"
             )
-            self.told.submitted.append(handle.id)
+            self.record.submitted.append(handle.id)
         stages = " → ".join(self._upgrade.declared.stage_names)
         self._screen.say(f"{len(self._tenants)} tenants to upgrade: {stages}")
 
@@ -207,15 +207,15 @@ class Story:
         )
         if not _with_checkpoint(victim.holds(scene.tasks)):
             return
-        self._workers.freeze(victim)  # it may have finished what it held at the last look
+        self._workers.freeze(victim)  # it may have finished since
         held = victim.holds((await self._load_scene()).tasks)
         if not _with_checkpoint(held):
             self._workers.thaw(victim)
             return
         self._workers.kill(victim)
         self._killed = victim
-        self.told.killed += {task.lease.owner for task in held if task.lease}
-        self.told.in_hand += [task.id for task in held]
+        self.record.killed += {task.lease.owner for task in held if task.lease}
+        self.record.in_hand += [task.id for task in held]
         self._left_at = {task.id: task.last_completed for task in held}
         tenants = ", ".join(sorted(task.tenant or "" for task in held))
         self._screen.say(f"kill -9 {victim.pid}: worker {victim.letter} dies with {tenants}", "red")
@@ -239,7 +239,7 @@ class Story:
             self._seen[task.id] = time.monotonic()
             self._screen.say(f"{task.tenant} is suspended. $ holdfast why {task.id}", "bold red")
             self._screen.say(await self._app.why(task.id))
-        elif time.monotonic() - self._seen[task.id] >= LOOKED_AT_SECONDS / self._world.speed:
+        elif time.monotonic() - self._seen[task.id] >= READ_SECONDS / self._world.speed:
             del self._seen[task.id]
             await self._decide(task)
 
@@ -249,11 +249,11 @@ class Story:
             self._world.end(f"orphaned rows in {task.tenant}")
             self._screen.say(f"you give the rows an owner. $ holdfast suspended resume {task.id}")
             await operator.resume_suspended(task.id, reason="the rows have an owner now")
-            self.told.resumed.append(task.id)
+            self.record.resumed.append(task.id)
         else:
             self._screen.say(f"you undo the upgrade. $ holdfast tasks rollback {task.id}")
             await operator.rollback(task.id, reason="the checksums differ")
-            self.told.rolled_back.append(task.id)
+            self.record.rolled_back.append(task.id)
 
     async def _load_scene(self) -> Scene:
         page = await self._app.store.views.find(Filter(), limit=PAGE)
@@ -274,22 +274,22 @@ def _with_checkpoint(tasks: Sequence[Task]) -> list[Task]:
     return [task for task in tasks if task.last_completed >= 0 and task.status is Status.RUNNING]
 
 
-async def _conclude(app: Holdfast, told: StoryRecord, screen: Screen, place: Path) -> int:
+async def _conclude(app: Holdfast, record: StoryRecord, screen: Screen, place: Path) -> int:
     page = await app.store.views.find(Filter(), limit=PAGE)
     found = [await app.store.views.detail(task.id) for task in page.tasks]
     details: list[Detail] = [detail for detail in found if detail is not None]
-    checks = judge(told, details, await app.store.admin.doctor(fix=False, limit=100))
+    checks = judge(record, details, await app.store.admin.doctor(fix=False, limit=100))
     screen.conclude(checks)
-    _say_what_next(screen, told, app.store.url, place)
+    _say_what_next(screen, record, app.store.url, place)
     return exit_code(checks)
 
 
-def _say_what_next(screen: Screen, told: StoryRecord, url: str, place: Path) -> None:
+def _say_what_next(screen: Screen, record: StoryRecord, url: str, place: Path) -> None:
     screen.print()
     screen.print("The demo keeps its store. Look around, and delete it when you are done:", "bold")
     screen.print(f"  export HOLDFAST_STORE={url}")
     screen.print(f"  {_command()} tasks list")
-    for task_id in (told.rolled_back or told.submitted)[:1]:
+    for task_id in (record.rolled_back or record.submitted)[:1]:
         screen.print(f"  {_command()} tasks show {task_id}")
     screen.print(f"  rm -r {place}")
     screen.print(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from holdfast import Context, Holdfast, Permanent, Retry
 from holdfast.cli.demo.world import DemoWorld
 
-# What a real stage would call: databases, services. It is told ctx.key, which is the same for
-# every attempt at one effect, so that the other side can tell a repeat.
-world = DemoWorld.here()
+# A real stage would call databases and services here. It passes ctx.key, which is the same for
+# every attempt at one effect, so that the other side recognises a repeat.
+world = DemoWorld.from_environment()
 
 app = Holdfast()  # HOLDFAST_STORE says where; HOLDFAST_LEASE, HOLDFAST_SLOTS and so on say how
 
@@ -59,7 +59,7 @@ async def let_in_again(ctx: Context) -> None:
 @upgrade.stage
 async def migrate(ctx: Context, order: Upgrade) -> int:
     if world.is_true(f"orphaned rows in {ctx.tenant}"):
-        raise Permanent("3 rows have no owner")  # no use in trying again: a person must look
+        raise Permanent("3 rows have no owner")  # a retry is no use: a person must look
     for part in range(1, 6):
         await world.call(f"rows {part} to v{order.version}", f"{ctx.key}/{part}", seconds=0.2)
         ctx.progress(part / 5, f"{part * 1000} rows")  # seen live

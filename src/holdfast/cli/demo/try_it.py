@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from holdfast.cli.demo.workers import wait_or_kill
 from holdfast.cli.extras import missing_server_package
 
 APP = "holdfast.cli.demo.service:app"
@@ -23,7 +24,6 @@ CREW = ("--no-workers", "--processes", "2")
 LISTENING = "listening on "
 HELLO = {"type": "tour.hello", "payload": "world", "waitSeconds": 90}
 ASK_SECONDS = 120.0
-END_SECONDS = 60.0
 
 WALK = """\
 call() { curl -sS -H "Authorization: Bearer $TOKEN" \\
@@ -57,14 +57,14 @@ class Offered:
     def apply(self, body: Mapping[str, object]) -> tuple[int, dict[str, Any]]:
         """Submit a task and wait for it, like `call` in the printed commands."""
         parts = urlsplit(self.url)
-        line = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ASK_SECONDS)
+        server = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ASK_SECONDS)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         try:
-            line.request("POST", "/api/workflows/apply", json.dumps(body), headers)
-            answer = line.getresponse()
+            server.request("POST", "/api/workflows/apply", json.dumps(body), headers)
+            answer = server.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
-            line.close()
+            server.close()
 
 
 def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
@@ -74,9 +74,9 @@ def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
     if missing_server_package():
         say("To try the service, too: pip install 'holdfast-engine[server]'")
         return
-    somebody = sys.stdin.isatty()
-    # Short is for one who kills a worker and waits; alone, a machine that stands still loses none.
-    lease = {} if somebody else {"HOLDFAST_LEASE": "60s"}
+    person = sys.stdin.isatty()
+    # A person who kills a worker should not wait long. Without one, a slow machine loses no lease.
+    lease = {} if person else {"HOLDFAST_LEASE": "60s"}
     with serving(place, {**environment, **lease}) as service:
         say("")
         say(f"Now it is your turn. A service with two worker processes runs at {service.url}")
@@ -85,7 +85,7 @@ def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
         say(f"URL={service.url}")
         say(f"TOKEN={service.token}")
         say(WALK)
-        if somebody:
+        if person:
             _until_enter(say)
         else:
             say("There is no terminal, so the demo submits one task itself and ends:")
@@ -122,7 +122,8 @@ def serving(place: Path, environment: Mapping[str, str]) -> Iterator[Offered]:
     try:
         yield Offered(_address(process, place / "service.log"), token)
     finally:
-        _end(process)
+        process.send_signal(signal.SIGTERM)
+        wait_or_kill(process)
 
 
 def _token_in(path: Path) -> str:
@@ -139,12 +140,3 @@ def _address(process: subprocess.Popen[str], log: Path) -> str:
         if line.startswith(LISTENING):
             return line.removeprefix(LISTENING).strip()
     raise RuntimeError(f"the service did not start, see {log}")
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.communicate(timeout=END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()

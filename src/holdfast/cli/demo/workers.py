@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from holdfast.domain.task.task import Task
 
@@ -32,6 +33,15 @@ class WorkerProcess:
         return [task for task in tasks if task.lease and self.is_owner(task.lease.owner)]
 
 
+def wait_or_kill(process: subprocess.Popen[Any]) -> None:
+    """Wait for a process that was asked to end, and kill it if it takes too long."""
+    try:
+        process.communicate(timeout=END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
 class WorkerProcesses:
     """Holds all worker processes of the demo; leaving the block ends the living ones."""
 
@@ -49,11 +59,7 @@ class WorkerProcesses:
             worker.process.send_signal(signal.SIGTERM)
             self.thaw(worker)
         for worker in living:
-            try:
-                worker.process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
+            wait_or_kill(worker.process)
 
     def start(self) -> WorkerProcess:
         letter = chr(ord("A") + len(self.all))

@@ -18,7 +18,7 @@ class DemoWorld:
     speed: float
 
     @classmethod
-    def here(cls) -> DemoWorld:
+    def from_environment(cls) -> DemoWorld:
         return cls(Path(os.environ.get(FOLDER, ".")), float(os.environ.get(SPEED, "1")))
 
     async def call(self, what: str, key: str, *, seconds: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import Row, at, print_fields, since
+from holdfast.cli.output.printer import Row, print_fields, since
 from holdfast.cli.output.progress import Estimate
 from holdfast.domain.durations import format_duration
 from holdfast.domain.phrases import count, span
@@ -15,6 +15,7 @@ from holdfast.domain.plain import plain_line
 from holdfast.domain.plan.plan import FailureRate
 from holdfast.domain.task.state import Status
 from holdfast.engine.bulk.order import DONE, HALTED, STUCK, BulkInfo
+from holdfast.insight.views.tasks import at
 from holdfast.ports import Filter
 
 WRONG = frozenset({HALTED, STUCK})

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import Row, at
+from holdfast.cli.output.printer import Row
 from holdfast.cli.pages import matching_tasks
 from holdfast.domain.task.task import Task
+from holdfast.insight.views.tasks import at
 from holdfast.ports import Filter, Store
 
 NO_ERROR = "-"

@@ -14,8 +14,9 @@ from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
     Row,
     hint,
-    iso_seconds,
     item,
+    operator_text,
+    print_events,
     print_fields,
     print_table,
     say,
@@ -35,7 +36,6 @@ from holdfast.engine.plans.handle import PlanInfo
 from holdfast.insight.views import plans as views
 from holdfast.insight.views.tasks import event_view, failure_view
 
-EVENTS_SHOWN = 60
 FAILED_SHOWN = 10
 NAMES_SHOWN = 5
 BAR_CHARS = 30
@@ -100,7 +100,7 @@ def print_plan(shown: PlanReport, now: float) -> None:
         _print_failed(shown)
     hint(f"all its tasks: holdfast tasks list --plan {shown.info.id}")
     if shown.events is not None:
-        _print_events(shown.events)
+        print_events(shown.events, _describe)
 
 
 def _head(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None]:
@@ -171,13 +171,8 @@ def _print_failed(shown: PlanReport) -> None:
         say(f"  and {more} more; --json has them")
 
 
-def _print_events(events: Sequence[PlanEvent]) -> None:
-    section("events")
-    if len(events) > EVENTS_SHOWN:
-        say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
-    for event in events[-EVENTS_SHOWN:]:
-        facts = ", ".join(_facts(msgspec.to_builtins(event)))
-        item(f"  {iso_seconds(event.at)}", f"{plan_events.name_of(event)}  {facts}".rstrip())
+def _describe(event: PlanEvent) -> str:
+    return f"{plan_events.name_of(event)}  {', '.join(_facts(msgspec.to_builtins(event)))}"
 
 
 def _facts(fields: dict[str, Any]) -> Iterator[str]:
@@ -185,8 +180,7 @@ def _facts(fields: dict[str, Any]) -> Iterator[str]:
         if name in COMMON or value in (None, "", ()):
             continue
         if name == "by":
-            why = f" ({value['reason']})" if value.get("reason") else ""
-            yield f"by {value['actor']}{why}"
+            yield operator_text(value)
         elif name == "moved":
             states = Counter(state for _, state in value)
             yield ", ".join(f"{number} {state}" for state, number in states.items())

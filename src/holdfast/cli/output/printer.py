@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from rich.cells import cell_len
@@ -15,9 +15,11 @@ from rich.text import Text
 
 from holdfast.domain.phrases import span
 from holdfast.domain.plain import plain_json, plain_line
+from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import SUSPENDED as PLAN_SUSPENDED
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.domain.task.envelope import iso
+from holdfast.domain.task.events import Event
 from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.trigger.trigger import TriggerStatus
 
@@ -26,7 +28,9 @@ SHRUNK_CHARS = 20  # a column that may shrink gets as many before the next colum
 SAYS: Mapping[str, int] = {"SAYS": SHRUNK_CHARS}  # the column of messages
 PIPE_WIDTH = 500  # nobody reads a pipe by columns: drop and cut nothing
 CELL_LIMIT = 200
+EVENTS_SHOWN = 60
 
+E = TypeVar("E", Event, PlanEvent)
 Cell = str | Text
 Row = Mapping[str, Cell]
 
@@ -244,8 +248,17 @@ def section(name: str) -> None:
     say(name, style="bold")
 
 
-def at(moment: float | None) -> str | None:
-    return None if moment is None else iso(moment)
+def print_events(events: Sequence[E], describe: Callable[[E], str]) -> None:
+    section("events")
+    if len(events) > EVENTS_SHOWN:
+        say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
+    for event in events[-EVENTS_SHOWN:]:
+        item(f"  {iso_seconds(event.at)}", describe(event).rstrip())
+
+
+def operator_text(by: Mapping[str, Any]) -> str:
+    """Return the operator of an event, with the reason."""
+    return f"by {by['actor']}" + (f" ({by['reason']})" if by.get("reason") else "")
 
 
 def iso_seconds(moment: float) -> str:

@@ -17,20 +17,15 @@ def current() -> Redactor:
     return _current[0]
 
 
-def text(said: str) -> str:
+def text(message: str) -> str:
     """Hide the secrets in an error, a reason or a message."""
-    return current().text(said)
+    return current().text(message)
 
 
-def text_or_none(said: str | None) -> str | None:
-    return None if said is None else text(said)
+def text_or_none(message: str | None) -> str | None:
+    return None if message is None else text(message)
 
 
 def body(stored: bytes | None) -> Any:
     """Hide the secrets in a payload, a result or a checkpoint."""
     return None if stored is None else current().body(stored)
-
-
-def strings(record: Any) -> Any:
-    """Hide the secrets in the texts of a record."""
-    return current().strings(record)

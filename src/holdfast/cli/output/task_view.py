@@ -10,8 +10,8 @@ from rich.text import Text
 
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
-    at,
-    iso_seconds,
+    operator_text,
+    print_events,
     print_fields,
     say,
     section,
@@ -28,10 +28,9 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Failure, Task
 from holdfast.engine.handle import info
 from holdfast.engine.operations.expired_checkpoints import outlook
-from holdfast.insight.views.tasks import callback_view
+from holdfast.insight.views.tasks import at, callback_view
 from holdfast.ports import Detail
 
-EVENTS_SHOWN = 60
 BODY_SHOWN = 2000  # characters; --json has all of it
 COMMON = {"event", "taskId", "version", "at", "traceback"}
 
@@ -50,16 +49,14 @@ def print_task(detail: Detail, now: float) -> None:
         _print_checkpoint(detail.checkpoint, task, now)
     _print_body("payload", detail.payload)
     _print_body("result", detail.result)
-    _print_events(detail.events)
+    print_events(detail.events, _describe)
 
 
 def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
-    task, told = detail.task, info(detail)
+    task, shown = detail.task, info(detail)
     status = status_text(task.status) + Text(f" since {span(now - task.status_since)}")
     failures = f"{task.failures} in a row (at most {task.retry_max})"
-    progress = f"{told.progress:.0%}" + (
-        f": {redaction.text(told.message)}" if told.message else ""
-    )
+    message = f": {redaction.text(shown.message)}" if shown.message else ""
     return {
         "task": task.id,
         "type": task.type,
@@ -71,7 +68,7 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "key": task.key,
         "tells": callback_view(task.callback),
         "queue": f"{task.queue} ({task.place})",
-        "progress": progress,
+        "progress": f"{shown.progress:.0%}{message}",
         "run": f"{task.run}" + ("" if task.settled else f", attempt {task.attempt}"),
         "failures": failures if task.failures else None,
         "outages": _outages(task, now),
@@ -112,14 +109,14 @@ def _lease(task: Task, now: float) -> str | None:
 def _stages(detail: Detail) -> Iterator[str]:
     task = detail.task
     took = {stage.name: stage.duration_seconds for stage in detail.stages}
-    undone = _undone(detail)
+    undone = _undone_stages(detail)
     wide = max(map(len, task.stages))
     for index, name in enumerate(task.stages):
         mark = UNDONE if name in undone else _mark(task, index)
-        told = undone.get(name) or (span(took[name]) if mark == DONE and name in took else "")
+        outcome = undone.get(name) or (span(took[name]) if mark == DONE and name in took else "")
         if mark == FAILED and task.failure is not None:
-            told = redaction.text(task.failure.summary)
-        yield f"  {mark} {name:<{wide}}  {plain_line(told)}".rstrip()
+            outcome = redaction.text(task.failure.summary)
+        yield f"  {mark} {name:<{wide}}  {plain_line(outcome)}".rstrip()
 
 
 def _mark(task: Task, index: int) -> str:
@@ -133,7 +130,7 @@ def _mark(task: Task, index: int) -> str:
     return DONE if index <= task.last_completed else TO_COME
 
 
-def _undone(detail: Detail) -> dict[str, str]:
+def _undone_stages(detail: Detail) -> dict[str, str]:
     """Return the stages that the last rollback undid, whether it has ended or not."""
     if detail.task.status not in (Status.ROLLING_BACK, Status.ROLLBACK_FAILED, Status.ROLLED_BACK):
         return {}
@@ -164,19 +161,19 @@ def _print_failure(failure: Failure, now: float) -> None:
 
 def _print_checkpoint(body: bytes, task: Task, now: float) -> None:
     try:
-        found = checkpoint.decode(body)
+        saved = checkpoint.decode(body)
     except SerialisationError:
         _print_body("checkpoint (unreadable)", body)
         return
     section("checkpoint")
-    data = msgspec.json.encode(found.custom_data)
+    data = msgspec.json.encode(saved.custom_data)
     say(
-        f"  after stage {', '.join(found.completed_stage_names[-1:])}, version {found.version}, "
-        f"{at(found.timestamp.timestamp())}"
+        f"  after stage {', '.join(saved.completed_stage_names[-1:])}, version {saved.version}, "
+        f"{at(saved.timestamp.timestamp())}"
     )
-    if found.custom_data:
+    if saved.custom_data:
         say(f"  data {short_body(data)}")
-    if ahead := outlook(task, found, now=now):
+    if ahead := outlook(task, saved, now=now):
         say(f"  {ahead.why}; when resumed, the task {ahead.says}")
 
 
@@ -194,24 +191,19 @@ def short_body(body: bytes) -> str:
     return f"{text[:BODY_SHOWN]}{more}"
 
 
-def _print_events(events: tuple[ev.Event, ...]) -> None:
-    section("events")
-    if len(events) > EVENTS_SHOWN:
-        say(f"  … {len(events) - EVENTS_SHOWN} earlier; --json has all")
-    for event in events[-EVENTS_SHOWN:]:
-        facts = plain_line(", ".join(_facts(redaction.strings(msgspec.to_builtins(event)))))
-        say(f"  {iso_seconds(event.at)}  {ev.name_of(event)}{'  ' if facts else ''}{facts}")
+def _describe(event: ev.Event) -> str:
+    fields = redaction.current().strings(msgspec.to_builtins(event))
+    return f"{ev.name_of(event)}  {', '.join(_facts(fields))}"
 
 
-def _facts(told: dict[str, Any]) -> Iterator[str]:
-    for name, value in told.items():
+def _facts(fields: dict[str, Any]) -> Iterator[str]:
+    for name, value in fields.items():
         if name in COMMON or value in (None, ""):
             continue
         if name == "failure":
             yield f"{value['stage']}: {value['error']}: {value['message']}"
         elif name == "by":
-            why = f" ({value['reason']})" if value.get("reason") else ""
-            yield f"by {value['actor']}{why}"
+            yield operator_text(value)
         elif name.endswith("Seconds"):
             yield span(value)
         elif name == "stage":

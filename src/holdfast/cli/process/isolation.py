@@ -18,7 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.cli.process.tether import STDIN, tie
+from holdfast.cli.process.lifecycle import STDIN, tie_to_parent
 from holdfast.cli.process.worker_group import WorkerGroup
 from holdfast.engine import Holdfast
 from holdfast.ports import Claimed
@@ -96,11 +96,11 @@ def read_handover() -> Handover:
 
 
 async def run_handover(
-    app: Holdfast, what: Handover, asked: asyncio.Event, crew: WorkerGroup
+    app: Holdfast, what: Handover, stop: asyncio.Event, workers: WorkerGroup
 ) -> None:
     """Run the task that was handed over, or give it back when the process has to stop."""
-    tie(asked, within_seconds=app.settings.drain + app.settings.lease)
-    running = await crew.take(what.claimed, safe_until=what.safe_until)
-    stopping = asyncio.create_task(asked.wait())
+    tie_to_parent(stop, within_seconds=app.settings.drain + app.settings.lease)
+    running = await workers.take(what.claimed, safe_until=what.safe_until)
+    stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-LOOK_SECONDS = 0.5
-FILES_MAX = 5000  # of a larger tree only these are watched
+POLL_SECONDS = 0.5
+FILES_MAX = 5000  # in a larger tree, only as many are watched
 NOT_WATCHED = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
 
 log = logging.getLogger("holdfast.cli.reload")
@@ -47,12 +47,12 @@ class Reloader:
                 return code
 
     def _until_changed(self, child: subprocess.Popen[bytes], seen: dict[Path, int]) -> None:
-        told = False
-        while not self._stopping and not _changed(seen, snapshot(self._folder)):
-            if child.poll() is not None and not told:
+        reported = False
+        while not self._stopping and not _has_changed(seen, snapshot(self._folder)):
+            if child.poll() is not None and not reported:
                 log.warning("the worker exited (%d); a change starts it again", child.returncode)
-                told = True
-            time.sleep(LOOK_SECONDS)
+                reported = True
+            time.sleep(POLL_SECONDS)
 
     def _stop(self, _: int, __: FrameType | None) -> None:
         self._stopping = True
@@ -61,7 +61,7 @@ class Reloader:
             self._signalled = True
 
 
-def _changed(seen: dict[Path, int], now: dict[Path, int]) -> bool:
+def _has_changed(seen: dict[Path, int], now: dict[Path, int]) -> bool:
     changed = [path for path in seen.keys() | now.keys() if seen.get(path) != now.get(path)]
     if changed:
         log.info("%s changed: the worker drains and starts again", changed[0].name)
@@ -70,13 +70,13 @@ def _changed(seen: dict[Path, int], now: dict[Path, int]) -> bool:
 
 def snapshot(folder: Path) -> dict[Path, int]:
     """Return when each watched file was last written."""
-    found = {}
+    written = {}
     for path in islice(_python_files(folder), FILES_MAX):
         try:
-            found[path] = path.stat().st_mtime_ns
+            written[path] = path.stat().st_mtime_ns
         except OSError:
-            continue  # gone between the look and the question
-    return found
+            continue  # it was deleted meanwhile
+    return written
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

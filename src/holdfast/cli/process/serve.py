@@ -19,8 +19,13 @@ from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.extras import check_server
 from holdfast.cli.loader import load_app_on
-from holdfast.cli.process.file_limit import raise_file_limit
-from holdfast.cli.process.tether import tie
+from holdfast.cli.process.lifecycle import (
+    log_for,
+    on_signals,
+    raise_file_limit,
+    run,
+    tie_to_parent,
+)
 from holdfast.cli.process.worker import (
     END_SECONDS,
     TETHERED,
@@ -29,7 +34,7 @@ from holdfast.cli.process.worker import (
     queue_names,
     worker_options,
 )
-from holdfast.cli.process.worker_group import WorkerGroup, log_for, on_signals_with_delay, run
+from holdfast.cli.process.worker_group import WorkerGroup
 from holdfast.cli.session import given_store
 from holdfast.domain.errors import InvalidSetting, StoreUnavailable
 from holdfast.engine import Holdfast
@@ -131,61 +136,63 @@ async def _serve(app: Holdfast, wanted: ServeOptions) -> None:
                 now=clock.now,
             )
             service = Service(app, tokens=(token[0],) if token else (), pool=pool)
-            crew = WorkerGroup(app, count=wanted.workers, slots=wanted.slots, queues=wanted.queues)
+            workers = WorkerGroup(
+                app, count=wanted.workers, slots=wanted.slots, queues=wanted.queues
+            )
 
             def listening() -> None:
                 _say(settings.log, url_of(bound), token[1] if token else None)
 
-            await _run(service, crew, bound, wanted, listening)
+            await _run(service, workers, bound, wanted, listening)
 
 
 async def _run(
     service: Service,
-    crew: WorkerGroup,
+    workers: WorkerGroup,
     bound: socket.socket,
     wanted: ServeOptions,
     on_listening: Callable[[], None],
 ) -> None:
     from holdfast.server.serve import answer
 
-    told, asked, urged = on_signals_with_delay(at_once=wanted.tethered)
-    leaving = asyncio.create_task(_leave(service, told, asked))
+    announced, stop, urgent = on_signals(at_once=wanted.tethered)
+    leaving = asyncio.create_task(_leave(service, announced, stop))
     if wanted.tethered:
-        tie(asked, within_seconds=service.settings.drain + STOP_SECONDS)
+        tie_to_parent(stop, within_seconds=service.settings.drain + STOP_SECONDS)
     async with service.beside():
         try:
-            await crew.start()
+            await workers.start()
             await service.pool.scale(wanted.processes)
             gc.collect()
-            gc.freeze()  # what is there by now stays: to look at it again costs 0.1 s each time
-            await answer(service, bound, asked=asked, urged=urged, on_listening=on_listening)
+            gc.freeze()  # what exists by now stays: checking it again takes 0.1 s each time
+            await answer(service, bound, asked=stop, urged=urgent, on_listening=on_listening)
         finally:
-            hurrying = asyncio.create_task(_hurry(service.pool, urged))
+            hurrying = asyncio.create_task(_hurry(service.pool, urgent))
             closing = asyncio.create_task(service.pool.close())
-            await crew.drain(urged)
+            await workers.drain(urgent)
             await closing
             hurrying.cancel()
             leaving.cancel()
     log.info("the service has stopped")
 
 
-async def _leave(service: Service, told: asyncio.Event, asked: asyncio.Event) -> None:
+async def _leave(service: Service, announced: asyncio.Event, stop: asyncio.Event) -> None:
     """Report the coming stop and continue for a while, so that load balancers can send requests
     elsewhere.
     """
-    await told.wait()
+    await announced.wait()
     service.leaving.set()
     seconds = service.settings.stop_delay
-    if seconds and not asked.is_set():
+    if seconds and not stop.is_set():
         log.info("the service stops in %g s; a second signal stops it at once", seconds)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await asked.wait()
-    asked.set()
+                await stop.wait()
+    stop.set()
 
 
-async def _hurry(pool: Pool, urged: asyncio.Event) -> None:
-    await urged.wait()
+async def _hurry(pool: Pool, urgent: asyncio.Event) -> None:
+    await urgent.wait()
     pool.hurry()
 
 

@@ -10,7 +10,6 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.loader import load_app_on
-from holdfast.cli.process.file_limit import raise_file_limit
 from holdfast.cli.process.isolation import (
     ISOLATED,
     Handover,
@@ -18,9 +17,15 @@ from holdfast.cli.process.isolation import (
     read_handover,
     run_handover,
 )
+from holdfast.cli.process.lifecycle import (
+    log_for,
+    on_signals,
+    raise_file_limit,
+    run,
+    tie_to_parent,
+)
 from holdfast.cli.process.logs import log_everything
-from holdfast.cli.process.tether import tie
-from holdfast.cli.process.worker_group import WorkerGroup, log_for, on_signals, run
+from holdfast.cli.process.worker_group import WorkerGroup
 from holdfast.cli.session import given_store
 from holdfast.domain import names
 from holdfast.domain.errors import StoreUnavailable
@@ -78,41 +83,41 @@ async def _work(
     *,
     tethered: bool,
 ) -> None:
-    asked, urged = on_signals()
+    _, stop, urgent = on_signals(at_once=True)
     if tethered:
-        tie(asked, within_seconds=app.settings.drain + END_SECONDS)
+        tie_to_parent(stop, within_seconds=app.settings.drain + END_SECONDS)
     async with app:
         if app.degraded:
             raise StoreUnavailable(
                 "the store does not answer, and a worker on its own memory store never gets work: "
                 'fallback = "memory" is not for workers'
             )
-        crew = WorkerGroup(app, count=1, slots=slots, queues=queues, isolate=isolation.run)
-        await crew.start()
-        await _first(asked, crew.all_drained)
+        workers = WorkerGroup(app, count=1, slots=slots, queues=queues, isolate=isolation.run)
+        await workers.start()
+        await _wait_for_any(stop, workers.all_drained)
         isolation.stop()
-        await crew.drain(urged)
+        await workers.drain(urgent)
 
 
 async def _work_alone(app: Holdfast, what: Handover) -> None:
-    asked, urged = on_signals()
+    _, stop, urgent = on_signals(at_once=True)
     async with app:
-        crew = WorkerGroup(app, count=1, slots=1, queues=())
-        await run_handover(app, what, asked, crew)
-        await crew.drain(urged)
+        workers = WorkerGroup(app, count=1, slots=1, queues=())
+        await run_handover(app, what, stop, workers)
+        await workers.drain(urgent)
 
 
-async def _first(*events: asyncio.Event) -> None:
+async def _wait_for_any(*events: asyncio.Event) -> None:
     waiting = [asyncio.create_task(event.wait()) for event in events]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for one in waiting:
-        one.cancel()
+    for task in waiting:
+        task.cancel()
 
 
-def queue_names(written: str | None) -> tuple[str, ...] | None:
-    if written is None:
+def queue_names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
         return None
-    return tuple(names.check("queue", name.strip()) for name in written.split(","))
+    return tuple(names.check("queue", name.strip()) for name in text.split(","))
 
 
 def worker_options(slots: int | None, queues: str | None, store: str | None) -> list[str]:

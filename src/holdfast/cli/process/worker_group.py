@@ -9,28 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
-import sys
-import threading
-from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.output import redaction
-from holdfast.cli.process.logs import log_everything
+from holdfast.cli.process.lifecycle import LAST_WORD_SECONDS, end, end_soon
 from holdfast.engine import Holdfast
 from holdfast.engine.orphans import warn_of_orphans
 from holdfast.ports import Claimed
-from holdfast.runtime.worker.failures import summary
-from holdfast.runtime.worker.interrupts import is_from_signal
 from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 
 LOST_LEASE = 70  # a plain function runs on without its lease: only the end of the process stops it
 GIVE_BACK_SECONDS = 2.0
-LAST_WORD_SECONDS = 1.0
 
 log = logging.getLogger("holdfast.cli.worker")
 
@@ -76,15 +67,15 @@ class WorkerGroup:
         (worker,) = self._workers
         return await worker.take(claimed, safe_until=safe_until)
 
-    async def drain(self, urged: asyncio.Event) -> None:
-        """Drain all workers; ``urged`` gives their tasks back at once. The process ends if plain
+    async def drain(self, urgent: asyncio.Event) -> None:
+        """Drain all workers; ``urgent`` gives their tasks back at once. The process ends if plain
         functions still run.
         """
         if not self._workers:
             return
         log.info("%s drains; a second signal gives its tasks back at once", self._names())
         drain = asyncio.gather(*(worker.drain() for worker in self._workers))
-        hurry = asyncio.create_task(urged.wait())
+        hurry = asyncio.create_task(urgent.wait())
         await asyncio.wait((drain, hurry), return_when=asyncio.FIRST_COMPLETED)
         if not drain.done():
             await self._end_giving_back(Exit.FAILED)
@@ -139,83 +130,3 @@ class WorkerGroup:
             held.task_id,
         )
         end(LOST_LEASE)
-
-
-def log_for(app: Holdfast) -> None:
-    redaction.use(app.redactor)
-    log_everything(app.settings.log)
-
-
-def end(code: int) -> NoReturn:
-    end_soon(code)
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(code)
-
-
-def end_soon(code: int, seconds: float = LAST_WORD_SECONDS) -> None:
-    """End the process after some seconds, even if a last log line blocks on a pipe that nobody
-    reads.
-    """
-    timer = threading.Timer(seconds, os._exit, (code,))
-    timer.daemon = True
-    timer.start()
-
-
-def on_signals() -> tuple[asyncio.Event, asyncio.Event]:
-    """Return two events, set by the first SIGTERM or SIGINT and by the second."""
-    asked, urged = asyncio.Event(), asyncio.Event()
-
-    def stop() -> None:
-        (urged if asked.is_set() else asked).set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    return asked, urged
-
-
-def on_signals_with_delay(
-    *, at_once: bool = False
-) -> tuple[asyncio.Event, asyncio.Event, asyncio.Event]:
-    """Return three events, set by the first SIGTERM, by the second signal, and by the third.
-
-    The first SIGINT counts as two signals, and so does the first SIGTERM with ``at_once``.
-    """
-    told, asked, urged = (asyncio.Event() for _ in range(3))
-
-    def stop(number: int) -> None:
-        if asked.is_set():
-            urged.set()
-        elif told.is_set() or at_once or number == signal.SIGINT:
-            asked.set()
-        told.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    return told, asked, urged
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run until the work is done.
-
-    An exit or interrupt that a task of a stage raises would end the loop. It is that stage's
-    failure, and the loop continues.
-    """
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        loop = runner.get_loop()
-        main = loop.create_task(work)
-        while not main.done():
-            try:
-                loop.run_until_complete(main)
-            except (SystemExit, KeyboardInterrupt) as error:
-                if main.done() or is_from_signal(error):
-                    raise
-                log.error("a task that a stage started raised %s", summary(error))
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
