@@ -403,7 +403,7 @@ def test_prune_goes_below_keep_only_when_told_to_and_says_so(world: World) -> No
     assert world.json(*args, "--ignore-keep")["pruned"] == {Kept.TASKS: 2}
     assert world.json("audit")["entries"][0]["after"] == "older than 0s, ignoring keep: tasks 2"
     assert world.json("tasks", "list")["tasks"] == []
-    assert "whatever their own keep" in world.cli(*args, "--ignore-keep").stderr
+    assert "whatever their own retention" in world.cli(*args, "--ignore-keep").stderr
 
 
 def test_the_audit_is_pruned_only_by_name_and_never_without_a_trace(world: World) -> None:

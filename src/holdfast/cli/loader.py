@@ -29,7 +29,7 @@ from holdfast.domain.errors import (
 from holdfast.encoding.codec import Codec
 from holdfast.engine import Holdfast
 from holdfast.engine.declare import Submittable
-from holdfast.engine.store_url import store_from_url
+from holdfast.engine.store_url import store_from_settings
 
 T = TypeVar("T")
 
@@ -107,8 +107,8 @@ def run_on(
     A command that ``needs_store`` is refused where there is none, instead of creating one.
     """
     if needs_store or app.settings.store.startswith("memory:"):
-        url, namespace = app.settings.store, app.settings.namespace
-        check_is_shared(store_from_url(url, app.clock, namespace, must_exist=needs_store), url)
+        store = store_from_settings(app.settings, app.clock, must_exist=needs_store)
+        check_is_shared(store, app.settings.store)
 
     async def run_opened() -> T:
         async with app:

@@ -18,7 +18,7 @@ from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule
 from holdfast.domain.task.state import Status
 from holdfast.ports import Filter
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON; its keys are listed here.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON; the keys are listed below.")]
 App = Annotated[
     str, typer.Argument(metavar="APP", help="Your app as module:attribute, for example app:app.")
 ]
@@ -33,7 +33,8 @@ Type = Annotated[str | None, typer.Option(metavar="NAME", help="Only this task t
 Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")]
 Queue = Annotated[str | None, typer.Option(metavar="NAME", help="Only this queue.")]
 Error = Annotated[
-    str | None, typer.Option(metavar="FINGERPRINT", help="Only this error; --group lists them.")
+    str | None,
+    typer.Option(metavar="FINGERPRINT", help="Only this error; see `suspended list --group`."),
 ]
 OlderThan = Annotated[
     str | None, typer.Option(metavar="AGE", help="Only tasks unchanged for so long: 30s, 2h, 7d.")
@@ -42,12 +43,10 @@ NewerThan = Annotated[
     str | None, typer.Option(metavar="AGE", help="Only tasks changed within: 30s, 2h, 7d.")
 ]
 Plan = Annotated[str | None, typer.Option(metavar="ID", help="Only this plan.")]
-Statuses = Annotated[
-    list[Status],
-    typer.Option(
-        "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
-    ),
-]
+STATUS = typer.Option(
+    "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
+)
+Statuses = Annotated[list[Status], STATUS]
 Cursor = Annotated[
     str | None, typer.Option(metavar="ID", help="Continue after the page that gave this cursor.")
 ]

@@ -23,7 +23,7 @@ from holdfast.domain.task.task import By
 from holdfast.engine import Holdfast
 from holdfast.engine.operations.control import Control
 from holdfast.engine.plans.create import Plans
-from holdfast.engine.store_url import store_from_url
+from holdfast.engine.store_url import store_from_settings
 from holdfast.engine.triggers.schedules import Schedules
 from holdfast.ports import LIVE_LEASES, Clock, Detail, Store, WorkerInfo
 from holdfast.settings import Settings, load
@@ -114,14 +114,7 @@ def in_session(command: Callable[..., Awaitable[T]]) -> Callable[..., T]:
 @asynccontextmanager
 async def open_session(url: str | None, *, shows_settings: bool = False) -> AsyncIterator[Session]:
     settings, clock = load(store=url, fallback="none"), SystemClock()
-    store = store_from_url(
-        settings.store,
-        clock,
-        settings.namespace,
-        checkpoint_seconds=settings.checkpoint_ttl,
-        lock_seconds=settings.tenant_lock,
-        must_exist=True,  # reading must not create a store
-    )
+    store = store_from_settings(settings, clock, must_exist=True)  # reading creates no store
     check_is_shared(store, settings.store)
     with without_warnings() if shows_settings else nullcontext():
         await store.open()

@@ -21,13 +21,7 @@ FORMS = f"memory://, {FILES}, {address.FORMS}"
 
 async def open_store(settings: Settings, clock: Clock) -> tuple[Store, bool]:
     """Return the configured store, opened; with True a store in memory, as its fallback."""
-    store = store_from_url(
-        settings.store,
-        clock,
-        settings.namespace,
-        checkpoint_seconds=settings.checkpoint_ttl,
-        lock_seconds=settings.tenant_lock,
-    )
+    store = store_from_settings(settings, clock)
     try:
         await store.open()
     except StoreUnavailable as error:  # what a person must mend is not papered over
@@ -36,6 +30,18 @@ async def open_store(settings: Settings, clock: Clock) -> tuple[Store, bool]:
         log.warning("starting with a store in memory, which keeps nothing: %s", error)
         return MemoryStore(clock), True
     return store, False
+
+
+def store_from_settings(settings: Settings, clock: Clock, *, must_exist: bool = False) -> Store:
+    """Make the configured store, without opening it."""
+    return store_from_url(
+        settings.store,
+        clock,
+        settings.namespace,
+        checkpoint_seconds=settings.checkpoint_ttl,
+        lock_seconds=settings.tenant_lock,
+        must_exist=must_exist,
+    )
 
 
 def store_from_url(

@@ -27,16 +27,7 @@ from holdfast.domain.phrases import count, span
 from holdfast.domain.task.history import HistoryStep
 from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import ChainVerdict, anchor_from
-from holdfast.insight.views.audit import (
-    AuditView,
-    BrokenView,
-    MissingView,
-    TransitionView,
-    VerdictView,
-    audit_view,
-    transition_view,
-    verdict_view,
-)
+from holdfast.insight.views import audit as views
 from holdfast.insight.views.view import keys
 
 IMPORTANT = ("ID", "ACTOR", "COMMAND", "OUTCOME", "AGO", "REASON")  # ids are shortened for them
@@ -62,7 +53,7 @@ audit = typer.Typer()
 
 @audit.callback(
     invoke_without_command=True,
-    epilog=f"JSON: entries (each: {keys(AuditView)}), cursor (null: the last page). "
+    epilog=f"JSON: entries (each: {keys(views.AuditView)}), cursor (null: the last page). "
     "The taskId of a plan is plan:ID, of a trigger trigger:ID.",
 )
 def list_entries(
@@ -89,7 +80,7 @@ def list_entries(
         hint("ids are shortened; a wider terminal or --json shows them in full")
     print_list(
         "entries",
-        [audit_view(entry, redaction.current()) for entry in entries],
+        [views.audit_view(entry, redaction.current()) for entry in entries],
         rows,
         json=json,
         empty="no matching entries" if task or cursor else "the audit has no entries yet",
@@ -136,7 +127,7 @@ def _command(entry: Audit) -> str:
 
 
 @audit.command(
-    epilog=f"JSON: transitions (each: {keys(TransitionView)}), cursor (null: the last page)."
+    epilog=f"JSON: transitions (each: {keys(views.TransitionView)}), cursor (null: the last page)."
 )
 @opt.with_filters("type", "tenant", "queue", "plan")
 @in_session
@@ -175,7 +166,7 @@ async def transitions(
     )
     print_list(
         "transitions",
-        [transition_view(step, redaction.current()) for step in page.transitions],
+        [views.transition_view(step, redaction.current()) for step in page.transitions],
         [_step_row(step, now) for step in page.transitions],
         json=json,
         empty="no matching transitions",
@@ -199,30 +190,30 @@ def _step_row(step: HistoryStep, now: float) -> dict[str, str]:
 
 
 @audit.command(
-    epilog=f"JSON: {keys(VerdictView)}. loose: how many entries are not in the chain yet; base: "
-    "the link before the oldest that is kept; "
-    f"broken: null, or {keys(BrokenView)}; missing: null, or {keys(MissingView)}."
+    epilog=f"JSON: {keys(views.VerdictView)}. base: the link before the oldest that is kept; "
+    "loose: how many entries are not in the chain yet; "
+    f"broken: null, or {keys(views.BrokenView)}; missing: null, or {keys(views.MissingView)}."
 )
-def verify(context: typer.Context, *, head: Head = None, json: opt.Json = False) -> int:
+@in_session
+async def verify(session: Session, *, head: Head = None, json: opt.Json = False) -> int:
     """Check the audit chain. Exit code 1: an entry was changed, added, moved or removed.
 
     Anyone who can write to the store can rewrite the whole chain. Note the head elsewhere from time
     to time: with --head, a rewritten or shortened chain is found, too.
     """
     noted = anchor_from(head) if head is not None else None
-
-    async def walk(session: Session) -> ChainVerdict:
-        watched, keep = is_watched(json=json), session.settings.audit_keep
-        chain = await session.store.admin.chain(limit=0)
-        total = chain.head.seq - chain.base.seq
-        with progress("links compared", total, shown=watched) as walked:
-            return await auditing.verify(
-                session.store, noted=noted, walked=walked, keep_seconds=keep, now=session.now
-            )
-
-    verdict = run(context, walk)
+    chain = await session.store.admin.chain(limit=0)
+    total = chain.head.seq - chain.base.seq
+    with progress("links compared", total, shown=is_watched(json=json)) as walked:
+        verdict = await auditing.verify(
+            session.store,
+            noted=noted,
+            walked=walked,
+            keep_seconds=session.settings.audit_keep,
+            now=session.now,
+        )
     if json:
-        print_json(verdict_view(verdict))
+        print_json(views.verdict_view(verdict))
     else:
         _print_verdict(verdict)
     return Exit.OK if verdict.holds else Exit.FAILED

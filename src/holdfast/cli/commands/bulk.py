@@ -44,13 +44,7 @@ from holdfast.engine.bulk.actions import ONWARD
 from holdfast.engine.bulk.bulks import Bulks
 from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.operations.expired_checkpoints import Forecast
-from holdfast.insight.views.bulk import (
-    BulkPreviewView,
-    BulkView,
-    SampleView,
-    bulk_preview_view,
-    bulk_view,
-)
+from holdfast.insight.views import bulk as views
 from holdfast.insight.views.view import keys
 from holdfast.ports import Filter
 from holdfast.runtime.deadlines import sleep
@@ -75,8 +69,8 @@ FromScratch = Annotated[
     bool, typer.Option("--from-scratch", help="With retry: start from the first stage.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-BULK_KEYS = keys(BulkView)
-PREVIEW_KEYS = keys(BulkPreviewView, sample=SampleView)
+BULK_KEYS = keys(views.BulkView)
+PREVIEW_KEYS = keys(views.BulkPreviewView, sample=views.SampleView)
 
 with_filters = opt.with_filters("type", "tenant", "queue", "plan", "error", "older_than")
 
@@ -137,16 +131,10 @@ async def start(
         str | None, typer.Option(metavar="1,10", help="The steps of the canary.")
     ] = None,
     stop_at: Annotated[
-        str,
-        typer.Option(
-            metavar="20%|5", help="With --canary: halt when more tasks than this fail again."
-        ),
+        str, typer.Option(metavar="20%|5", help="With --canary: halt if more than this fail again.")
     ] = "20%",
     wait: Annotated[
-        str,
-        typer.Option(
-            metavar="10m", help="With --canary: how long to wait for the tasks of a step."
-        ),
+        str, typer.Option(metavar="10m", help="With --canary: the longest wait for a step's tasks.")
     ] = "10m",
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Act on at most N tasks.")
@@ -204,7 +192,7 @@ async def list_bulks(
     page = await session.app.bulk.find(limit=limit, cursor=cursor)
     print_list(
         "bulks",
-        [bulk_view(info, redaction.current()) for info in page.bulks],
+        [views.bulk_view(info, redaction.current()) for info in page.bulks],
         [row(info, session.now) for info in page.bulks],
         json=json,
         empty="no bulk actions",
@@ -219,7 +207,7 @@ async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     """Show the state of one bulk action."""
     info = await (await session.app.bulk.get(id)).info()
     if json:
-        print_json(bulk_view(info, redaction.current()))
+        print_json(views.bulk_view(info, redaction.current()))
         return
     print_bulk(info, session.now)
     hint("" if info.over else await session.no_worker_warning())
@@ -252,7 +240,7 @@ async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
     last = await follow(
         session,
         poll_bulk(session, id),
-        view=bulk_view,
+        view=views.bulk_view,
         line=line,
         frame=lambda info: live_line(info, estimate, session.now),
         json=json,
@@ -278,7 +266,7 @@ def _bulks(session: Session) -> Bulks:
 async def _print_preview(session: Session, choice: Choice, *, json: bool) -> None:
     preview, now = await choice.preview(session), session.now
     if json:
-        print_json(bulk_preview_view(preview))
+        print_json(views.bulk_preview_view(preview))
         return
     least = "at least " if preview.more else ""
     say(f"{choice.command} would act on {least}{count(preview.matching, 'task')}")
@@ -314,7 +302,7 @@ def _warn_of(preview: BulkPreview) -> None:
 def _print_state(info: BulkInfo, *, json: bool) -> None:
     words = ", ".join(count_words(info)) if info.matching else str(info.command)
     state = Text(f"{info.id}  ") + phase_text(info.phase) + Text(f"  {words}")
-    print_answer(bulk_view(info, redaction.current()), state, json=json)
+    print_answer(views.bulk_view(info, redaction.current()), state, json=json)
 
 
 def _canary(steps: str | None, stop_at: str, wait: str) -> Canary:

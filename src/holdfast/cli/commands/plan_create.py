@@ -32,21 +32,14 @@ from holdfast.domain.plan.plan import OnHalt, TenantConflict
 from holdfast.engine import Holdfast
 from holdfast.engine.plans.create import PlanTerms, Preview
 from holdfast.engine.plans.handle import PlanInfo
-from holdfast.insight.views.plans import (
-    PlanView,
-    PreviewView,
-    WavePreviewView,
-    WaveView,
-    plan_view,
-    preview_view,
-)
+from holdfast.insight.views import plans as views
 from holdfast.insight.views.view import keys
 
 STDIN = "-"
 TENANTS_SHOWN = 4
 BUSY_SHOWN = 10
-PLAN_KEYS = keys(PlanView, waves=WaveView)
-PREVIEW_KEYS = keys(PreviewView, waves=WavePreviewView)
+PLAN_KEYS = keys(views.PlanView, waves=views.WaveView)
+PREVIEW_KEYS = keys(views.PreviewView, waves=views.WavePreviewView)
 CREATE_HELP = f"JSON: {PLAN_KEYS}. With --dry-run: {PREVIEW_KEYS}."
 
 _BUSY = {
@@ -124,8 +117,14 @@ def create(
         return await made.info()
 
     if dry_run:
-        return _print_dry_run(run_on(loaded, preview, needs_store=True), conflict, json=json)
-    _print_created(run_on(loaded, make), json=json)
+        shown = run_on(loaded, preview, needs_store=True)
+        _print_preview(shown, conflict, json=json)
+        return Exit.REFUSED if shown.busy and conflict is TenantConflict.REJECT else Exit.OK
+    plan = run_on(loaded, make)
+    size = f"{count(plan.total, 'task')} in {count(len(plan.waves), 'wave')}"
+    line = Text(f"{plan.id}  ") + status_text(plan.status) + Text(f"  {size}")
+    print_answer(views.plan_view(plan, redaction.current()), line, json=json)
+    hint("" if json else f"watch it with: holdfast plans watch {plan.id}")
     return Exit.OK
 
 
@@ -153,22 +152,10 @@ def _read_tenants(source: str) -> list[str]:
     return tenants
 
 
-def _print_created(plan: PlanInfo, *, json: bool) -> None:
-    size = f"{count(plan.total, 'task')} in {count(len(plan.waves), 'wave')}"
-    line = Text(f"{plan.id}  ") + status_text(plan.status) + Text(f"  {size}")
-    print_answer(plan_view(plan, redaction.current()), line, json=json)
-    hint("" if json else f"watch it with: holdfast plans watch {plan.id}")
-
-
-def _print_dry_run(preview: Preview, conflict: TenantConflict, *, json: bool) -> int:
+def _print_preview(preview: Preview, conflict: TenantConflict, *, json: bool) -> None:
     if json:
-        print_json(preview_view(preview))
-    else:
-        _print_preview(preview, conflict)
-    return Exit.REFUSED if preview.busy and conflict is TenantConflict.REJECT else Exit.OK
-
-
-def _print_preview(preview: Preview, conflict: TenantConflict) -> None:
+        print_json(views.preview_view(preview))
+        return
     there = f"exists already: {preview.exists}" if preview.exists else None
     total = f"{count(preview.total, 'task')} in {count(len(preview.waves), 'wave')}"
     print_fields({"plan": preview.id, "exists": there, "total": total})

@@ -52,12 +52,7 @@ ASKED_KEYS = keys(PlanAsked)
 plans = typer.Typer(help="Roll work out over many tenants, wave by wave.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a plan.")]
-Statuses = Annotated[
-    list[PlanStatus],
-    typer.Option(
-        "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
-    ),
-]
+Statuses = Annotated[list[PlanStatus], opt.STATUS]
 
 
 @plans.command("list", epilog=f"JSON: plans (each: {PLAN_KEYS}), cursor (null: the last page).")

@@ -11,10 +11,10 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.output.printer import hint, print_json, print_table
 from holdfast.cli.output.progress import is_watched, progress
-from holdfast.cli.session import Session, run
-from holdfast.domain.durations import format_duration, seconds
+from holdfast.cli.session import Session, in_session
+from holdfast.domain.durations import seconds, format_duration
 from holdfast.engine.operations import retention
-from holdfast.engine.operations.retention import Pruned, PruneOrder
+from holdfast.engine.operations.retention import PruneOrder
 from holdfast.ports import Kept
 
 Kinds = Annotated[
@@ -29,16 +29,13 @@ Age = Annotated[str, typer.Option(metavar="AGE", help="Only what ended longer ag
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and delete nothing.")]
 
 IgnoreKeep = Annotated[
-    bool,
-    typer.Option(
-        "--ignore-keep",
-        help="Also before their own keep is over: for a full store.",
-    ),
+    bool, typer.Option("--ignore-keep", help="Ignore the retention of each task: for a full store.")
 ]
 
 
-def prune(
-    context: typer.Context,
+@in_session
+async def prune(
+    session: Session,
     *,
     kind: Kinds = [],  # noqa: B006  (Typer copies it)
     older_than: Age = "30d",
@@ -48,7 +45,7 @@ def prune(
 ) -> None:
     """Delete settled tasks, plans, triggers and other old records.
 
-    Unsettled work is never deleted, and no task before its own keep is over unless you give
+    Unsettled work is never deleted. A task is deleted before its own retention is over only with
     --ignore-keep. Count with --dry-run first: you can no longer show or roll back a deleted task.
     Its key stays known for 24 hours after its end.
 
@@ -58,22 +55,16 @@ def prune(
     left).
     """
     age, kinds = seconds(older_than), tuple(dict.fromkeys(kind)) or retention.USUAL
-
-    async def clean(session: Session) -> Pruned:
-        asked = PruneOrder(
-            kinds=kinds,
-            older_than_seconds=age,
-            lease_seconds=session.settings.lease,
-            by=session.operator(""),
-            ignore_keep=ignore_keep,
-            dry_run=dry_run,
-        )
-        watched = is_watched(json=json)
-        return await asked.carry_out(
-            session.store, session.clock, _deletion_progress if watched else None
-        )
-
-    pruned = run(context, clean)
+    order = PruneOrder(
+        kinds=kinds,
+        older_than_seconds=age,
+        lease_seconds=session.settings.lease,
+        by=session.operator(""),
+        ignore_keep=ignore_keep,
+        dry_run=dry_run,
+    )
+    show = _deletion_progress if is_watched(json=json) else None
+    pruned = await order.carry_out(session.store, session.clock, show)
     if json:
         print_json(
             {
@@ -88,12 +79,12 @@ def prune(
     limit = retention.COUNTED if dry_run else retention.BATCH * retention.BATCHES
     head = "WOULD DELETE" if dry_run else "DELETED"
     rows = [
-        {"KIND": one.value, head: f"{count}{'+' if count >= limit else ''}"}
-        for one, count in pruned.counts.items()
+        {"KIND": kept.value, head: f"{count}{'+' if count >= limit else ''}"}
+        for kept, count in pruned.counts.items()
     ]
     print_table(rows, keep=2)
-    kept = ", whatever their own keep" if ignore_keep else ""
-    hint(f"these ended more than {format_duration(age)} ago{kept}")
+    ignored = ", whatever their own retention" if ignore_keep else ""
+    hint(f"these ended more than {format_duration(age)} ago{ignored}")
 
 
 def _deletion_progress(kind: Kept, total: int) -> AbstractContextManager[Callable[[int], None]]:

@@ -18,11 +18,7 @@ def states(
     of: Annotated[Of, typer.Option(help="Whose states to draw.")] = Of.TASKS,
     format: Annotated[Format, typer.Option(help="The format of the drawing.")] = Format.TEXT,
     live: Annotated[
-        bool,
-        typer.Option(
-            "--live",
-            help="Add counts and times from the store.",
-        ),
+        bool, typer.Option("--live", help="Add counts and times from the store.")
     ] = False,
 ) -> None:
     """Draw a state machine from the table that the code uses."""

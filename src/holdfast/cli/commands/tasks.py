@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from holdfast.cli.session import Session, in_session
 from holdfast.domain.phrases import span
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
+from holdfast.engine.operations.control import Control
 from holdfast.insight.views.tasks import TaskDetail, TaskView, detail_view, task_view
 from holdfast.insight.views.view import keys
 from holdfast.ports import Detail, Filter
@@ -117,37 +118,39 @@ def print_detail(detail: Detail, now: float, *, json: bool) -> None:
         print_task(detail, now)
 
 
-@tasks.command(epilog=JSON_REPORT)
-@in_session
-async def pause(
-    session: Session, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
-) -> int:
-    """Pause tasks at once, or after the stage that runs."""
-    return print_report(await act(ids, partial(session.control.pause, reason=reason)), json=json)
+def _add_command(command: Callable[..., Awaitable[Task]], help: str) -> None:
+    @tasks.command(command.__name__, help=help, epilog=JSON_REPORT)
+    @in_session
+    async def send_command(
+        session: Session, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
+    ) -> int:
+        ask = partial(command, session.control, reason=reason)
+        return print_report(await act(ids, ask), json=json)
 
 
-@tasks.command(epilog=JSON_REPORT)
-@in_session
-async def resume(
-    session: Session,
-    *,
-    ids: opt.Ids,
-    reason: opt.Reason = "",
-    force: opt.Force = False,
-    json: opt.Json = False,
-) -> int:
-    """Resume paused tasks, or withdraw a requested pause."""
-    command = partial(session.control.resume, reason=reason, force=force)
-    return print_report(await act_onward(session, ids, command), json=json)
+def _add_command_with_force(
+    command: Callable[..., Awaitable[Task]], help: str, *, onward: bool = False
+) -> None:
+    @tasks.command(command.__name__, help=help, epilog=JSON_REPORT)
+    @in_session
+    async def send_command(
+        session: Session,
+        *,
+        ids: opt.Ids,
+        reason: opt.Reason = "",
+        force: opt.Force = False,
+        json: opt.Json = False,
+    ) -> int:
+        ask = partial(command, session.control, reason=reason, force=force)
+        report = await (act_onward(session, ids, ask) if onward else act(ids, ask))
+        return print_report(report, json=json)
 
 
-@tasks.command(epilog=JSON_REPORT)
-@in_session
-async def cancel(
-    session: Session, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
-) -> int:
-    """Cancel tasks at once, or after the stage that runs."""
-    return print_report(await act(ids, partial(session.control.cancel, reason=reason)), json=json)
+_add_command(Control.pause, "Pause tasks at once, or after the stage that runs.")
+_add_command_with_force(
+    Control.resume, "Resume paused tasks, or withdraw a requested pause.", onward=True
+)
+_add_command(Control.cancel, "Cancel tasks at once, or after the stage that runs.")
 
 
 @tasks.command(epilog=JSON_REPORT)
@@ -173,16 +176,4 @@ async def retry(
     return print_report(report, json=json)
 
 
-@tasks.command(epilog=JSON_REPORT)
-@in_session
-async def rollback(
-    session: Session,
-    *,
-    ids: opt.Ids,
-    reason: opt.Reason = "",
-    force: opt.Force = False,
-    json: opt.Json = False,
-) -> int:
-    """Undo the stages that ran, last stage first."""
-    command = partial(session.control.rollback, reason=reason, force=force)
-    return print_report(await act(ids, command), json=json)
+_add_command_with_force(Control.rollback, "Undo the stages that ran, last stage first.")

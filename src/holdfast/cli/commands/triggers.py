@@ -35,27 +35,17 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.engine import Holdfast
 from holdfast.engine.triggers.control import TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms
-from holdfast.insight.views.triggers import (
-    TriggerDetail,
-    TriggerView,
-    trigger_detail_view,
-    trigger_view,
-)
+from holdfast.insight.views import triggers as views
 from holdfast.insight.views.view import keys
 
-TRIGGER_KEYS = keys(TriggerView)
-DETAIL_KEYS = keys(TriggerDetail, without=TriggerView)
+TRIGGER_KEYS = keys(views.TriggerView)
+DETAIL_KEYS = keys(views.TriggerDetail, without=views.TriggerView)
 NEXT_SHOWN = 3
 
 triggers = typer.Typer(help="Submit tasks at a time, at an interval or by cron.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a trigger.")]
-Statuses = Annotated[
-    list[TriggerStatus],
-    typer.Option(
-        "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
-    ),
-]
+Statuses = Annotated[list[TriggerStatus], opt.STATUS]
 
 
 @triggers.command(
@@ -84,7 +74,7 @@ async def list_triggers(
     page, more = await fill_page(find, limit, cursor)
     print_list(
         "triggers",
-        [trigger_view(trigger, redaction.current()) for trigger in page],
+        [views.trigger_view(trigger, redaction.current()) for trigger in page],
         [trigger_row(trigger) for trigger in page],
         json=json,
         empty="no matching triggers",
@@ -100,7 +90,7 @@ async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     handle = await session.schedule.get(id)
     trigger, upcoming = await handle.info(), await handle.next(NEXT_SHOWN)
     if json:
-        print_json(trigger_detail_view(trigger, upcoming, redaction.current()))
+        print_json(views.trigger_detail_view(trigger, upcoming, redaction.current()))
     else:
         print_trigger(trigger, upcoming, session.now)
 
@@ -255,7 +245,7 @@ def add(
     due = trigger.fire_time
     then = "" if due is None else f"  fires at {local(due, trigger.schedule)}"
     line = Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(then)
-    print_answer(trigger_view(trigger, redaction.current()), line, json=json)
+    print_answer(views.trigger_view(trigger, redaction.current()), line, json=json)
 
 
 def _parse_time(text: str) -> datetime:

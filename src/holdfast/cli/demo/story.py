@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from holdfast.cli.demo.workers import WorkerProcess, WorkerProcesses
 from holdfast.cli.demo.world import FOLDER, SPEED, DemoWorld
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.ports import Detail, Filter
+from holdfast.ports import Filter
 
 if TYPE_CHECKING:
     from holdfast.cli.demo.tasks import Upgrade, UpgradeReport
@@ -102,48 +103,39 @@ async def _run_story(place: Path, environment: dict[str, str], screen: Screen, t
                 workers=workers,
                 world=DemoWorld.from_environment(),
                 screen=screen,
-                tenants=tenants,
+                tenants=[f"t-{number:02}" for number in range(1, tenants + 1)],
             )
             with screen.open():
                 await story.play()
         return await _conclude(app, story.record, screen, place)
 
 
+@dataclass(slots=True, kw_only=True)
 class Story:
-    def __init__(
-        self,
-        *,
-        app: Holdfast,
-        upgrade: Submittable[Upgrade, UpgradeReport],
-        workers: WorkerProcesses,
-        world: DemoWorld,
-        screen: Screen,
-        tenants: int,
-    ) -> None:
-        self._app = app
-        self._upgrade = upgrade
-        self._workers = workers
-        self._world = world
-        self._screen = screen
-        self._tenants = [f"t-{number:02}" for number in range(1, tenants + 1)]
-        self._billing_down_since: float | None = None  # since the screen said so
-        self._billing_answers = False
-        self._killed: WorkerProcess | None = None
-        self._left_at: dict[str, int] = {}  # what the dead worker held: its last stage done
-        self._gone_on: set[str] = set()
-        self._seen: dict[str, float] = {}  # suspended tasks, by id: since when
-        self.record = StoryRecord()
+    app: Holdfast
+    upgrade: Submittable[Upgrade, UpgradeReport]
+    workers: WorkerProcesses
+    world: DemoWorld
+    screen: Screen
+    tenants: Sequence[str]
+    record: StoryRecord = field(default_factory=StoryRecord)
+    _billing_down_since: float | None = None  # since the screen said so
+    _billing_answers: bool = False
+    _killed: WorkerProcess | None = None
+    _left_at: dict[str, int] = field(default_factory=dict)  # task of the dead worker → last stage
+    _gone_on: set[str] = field(default_factory=set)
+    _seen: dict[str, float] = field(default_factory=dict)  # suspended task → since when
 
     async def play(self) -> None:
-        self._world.let("billing is down")  # from the start: else the quickest tasks would miss it
-        self._world.let(f"orphaned rows in {self._unlucky}")
-        self._world.let(f"bad checksum in {self._spoiled}")
+        self.world.let("billing is down")  # from the start: else the quickest tasks would miss it
+        self.world.let(f"orphaned rows in {self._unlucky}")
+        self.world.let(f"bad checksum in {self._spoiled}")
         await self._begin()
         ends = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < ends:
             scene = await self._load_scene()
-            self._screen.show(scene)
-            if scene.all_settled or self._workers.died:
+            self.screen.show(scene)
+            if scene.all_settled or self.workers.died:
                 break
             self._billing(scene)
             await self._kill_half_way(scene)
@@ -151,33 +143,33 @@ class Story:
             for task in scene.suspended:
                 await self._attend_to(task)
             await asyncio.sleep(POLL_SECONDS)
-        for worker in self._workers.died:
-            self._screen.say(f"worker {worker.letter} exited unexpectedly; see its log", "bold red")
+        for worker in self.workers.died:
+            self.screen.say(f"worker {worker.letter} exited unexpectedly; see its log", "bold red")
 
     @property
     def _unlucky(self) -> str:
-        return self._tenants[len(self._tenants) // 6]
+        return self.tenants[len(self.tenants) // 6]
 
     @property
     def _spoiled(self) -> str:
-        return self._tenants[len(self._tenants) // 3]
+        return self.tenants[len(self.tenants) // 3]
 
     # -- the acts
 
     async def _begin(self) -> None:
         from holdfast.cli.demo.tasks import Upgrade
 
-        self._screen.print("Two workers, one SQLite file, and a kill -9 half-way.", "bold")
+        self.screen.print("Two workers, one SQLite file, and a kill -9 half-way.", "bold")
         for _ in range(2):
-            worker = self._workers.start()
-            self._screen.say(f"worker {worker.letter} starts, pid {worker.pid}")
-        for tenant in self._tenants:
-            handle = await self._upgrade.submit(
+            worker = self.workers.start()
+            self.screen.say(f"worker {worker.letter} starts, pid {worker.pid}")
+        for tenant in self.tenants:
+            handle = await self.upgrade.submit(
                 Upgrade(version=VERSION), tenant=tenant, key=f"upgrade-{VERSION}"
             )
             self.record.submitted.append(handle.id)
-        stages = " → ".join(self._upgrade.declared.stage_names)
-        self._screen.say(f"{len(self._tenants)} tenants to upgrade: {stages}")
+        stages = " → ".join(self.upgrade.declared.stage_names)
+        self.screen.say(f"{len(self.tenants)} tenants to upgrade: {stages}")
 
     def _billing(self, scene: Scene) -> None:
         """Take billing down, and keep it down until every scene was seen; no task can end
@@ -187,78 +179,78 @@ class Story:
         if self._billing_down_since is None:
             if scene.share >= BILLING_DOWN_AT:
                 self._billing_down_since = now
-                self._screen.say("billing is down: `verify` fails and is retried", "yellow")
+                self.screen.say("billing is down: `verify` fails and is retried", "yellow")
         elif (
             not self._billing_answers
-            and now - self._billing_down_since >= BILLING_DOWN_SECONDS / self._world.speed
+            and now - self._billing_down_since >= BILLING_DOWN_SECONDS / self.world.speed
             and scene.counts[Status.RETRYING]
             and self._killed is not None
             and self._gone_on == self._left_at.keys()
         ):
-            self._world.end("billing is down")
+            self.world.end("billing is down")
             self._billing_answers = True
-            self._screen.say("billing answers again", "green")
+            self.screen.say("billing answers again", "green")
 
     async def _kill_half_way(self, scene: Scene) -> None:
         if self._killed is not None or scene.share < KILL_AT:
             return
         victim = max(
-            self._workers.all, key=lambda worker: len(_with_checkpoint(worker.holds(scene.tasks)))
+            self.workers.all, key=lambda worker: len(_with_checkpoint(worker.holds(scene.tasks)))
         )
         if not _with_checkpoint(victim.holds(scene.tasks)):
             return
-        self._workers.freeze(victim)  # it may have finished since
+        self.workers.freeze(victim)  # it may have finished since
         held = victim.holds((await self._load_scene()).tasks)
         if not _with_checkpoint(held):
-            self._workers.thaw(victim)
+            self.workers.thaw(victim)
             return
-        self._workers.kill(victim)
+        self.workers.kill(victim)
         self._killed = victim
         self.record.killed += {task.lease.owner for task in held if task.lease}
         self.record.in_hand += [task.id for task in held]
         self._left_at = {task.id: task.last_completed for task in held}
         tenants = ", ".join(sorted(task.tenant or "" for task in held))
-        self._screen.say(f"kill -9 {victim.pid}: worker {victim.letter} dies with {tenants}", "red")
-        fresh = self._workers.start()
-        self._screen.say(f"worker {fresh.letter} starts in its place, pid {fresh.pid}")
+        self.screen.say(f"kill -9 {victim.pid}: worker {victim.letter} dies with {tenants}", "red")
+        fresh = self.workers.start()
+        self.screen.say(f"worker {fresh.letter} starts in its place, pid {fresh.pid}")
 
     def _report_take_overs(self, scene: Scene) -> None:
         """Report each task of the dead worker that another worker has taken over."""
         for task in scene.tasks:
             if task.id not in self._left_at or task.id in self._gone_on:
                 continue
-            owner = next((w for w in self._workers.all if w.holds([task])), None)
+            owner = next((w for w in self.workers.all if w.holds([task])), None)
             if owner is not None and owner is not self._killed and task.at_stage:
                 self._gone_on.add(task.id)
                 how = describe_take_over(task.stages, self._left_at[task.id])
-                self._screen.say(f"{task.tenant} {how}, on worker {owner.letter}", "cyan")
+                self.screen.say(f"{task.tenant} {how}, on worker {owner.letter}", "cyan")
 
     async def _attend_to(self, task: Task) -> None:
         """Show a suspended task, and decide about it as a person would, a moment later."""
         if task.id not in self._seen:
             self._seen[task.id] = time.monotonic()
-            self._screen.say(f"{task.tenant} is suspended. $ holdfast why {task.id}", "bold red")
-            self._screen.say(await self._app.why(task.id))
-        elif time.monotonic() - self._seen[task.id] >= READ_SECONDS / self._world.speed:
+            self.screen.say(f"{task.tenant} is suspended. $ holdfast why {task.id}", "bold red")
+            self.screen.say(await self.app.why(task.id))
+        elif time.monotonic() - self._seen[task.id] >= READ_SECONDS / self.world.speed:
             del self._seen[task.id]
             await self._decide(task)
 
     async def _decide(self, task: Task) -> None:
-        operator = self._app.control.acting_as("you", "demo")
+        operator = self.app.control.acting_as("you", "demo")
         if task.tenant == self._unlucky:
-            self._world.end(f"orphaned rows in {task.tenant}")
-            self._screen.say(f"you give the rows an owner. $ holdfast suspended resume {task.id}")
+            self.world.end(f"orphaned rows in {task.tenant}")
+            self.screen.say(f"you give the rows an owner. $ holdfast suspended resume {task.id}")
             await operator.resume_suspended(task.id, reason="the rows have an owner now")
             self.record.resumed.append(task.id)
         else:
-            self._screen.say(f"you undo the upgrade. $ holdfast tasks rollback {task.id}")
+            self.screen.say(f"you undo the upgrade. $ holdfast tasks rollback {task.id}")
             await operator.rollback(task.id, reason="the checksums differ")
             self.record.rolled_back.append(task.id)
 
     async def _load_scene(self) -> Scene:
-        page = await self._app.store.views.find(Filter(), limit=PAGE)
+        page = await self.app.store.views.find(Filter(), limit=PAGE)
         tasks = sorted(page.tasks, key=lambda task: task.tenant or "")
-        return Scene(tasks, self._workers.all, self._upgrade.declared.stage_names)
+        return Scene(tasks, self.workers.all, self.upgrade.declared.stage_names)
 
 
 def describe_take_over(stages: Sequence[str], last_completed: int) -> str:
@@ -276,8 +268,8 @@ def _with_checkpoint(tasks: Sequence[Task]) -> list[Task]:
 
 async def _conclude(app: Holdfast, record: StoryRecord, screen: Screen, place: Path) -> int:
     page = await app.store.views.find(Filter(), limit=PAGE)
-    found = [await app.store.views.detail(task.id) for task in page.tasks]
-    details: list[Detail] = [detail for detail in found if detail is not None]
+    loaded = [await app.store.views.detail(task.id) for task in page.tasks]
+    details = [detail for detail in loaded if detail is not None]
     checks = judge(record, details, await app.store.admin.doctor(fix=False, limit=100))
     screen.conclude(checks)
     _say_what_next(screen, record, app.store.url, place)

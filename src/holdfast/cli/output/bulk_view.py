@@ -86,7 +86,7 @@ def count_words(info: BulkInfo) -> Iterator[str]:
         yield f"{number} refused ({code})"
     others = {"changed": counts.changed, "gone": counts.gone}
     if info.canary is not None:
-        others |= {"ended well": counts.ended, "not at rest": info.unknown}
+        others |= {"ended well": counts.ended, "not settled": info.unknown}
         yield f"{counts.failed} failed again"
     yield from (f"{number} {name}" for name, number in others.items() if number)
 

@@ -152,7 +152,7 @@ def print_table(
     table, left_out = table_of(rows, keep=keep, width=target.width, shrinks=shrinks, room=room)
     target.print(table)
     if left_out:
-        hint(f"no room for {', '.join(left_out)}: a wider terminal or --json has all")
+        hint(f"no room for {', '.join(left_out)}; a wider terminal or --json shows all")
 
 
 def table_of(

@@ -66,7 +66,7 @@ def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "tenant": task.tenant,
         "plan": task.plan,
         "key": task.key,
-        "tells": callback_view(task.callback),
+        "callback": callback_view(task.callback),
         "queue": f"{task.queue} ({task.place})",
         "progress": f"{shown.progress:.0%}{message}",
         "run": f"{task.run}" + ("" if task.settled else f", attempt {task.attempt}"),

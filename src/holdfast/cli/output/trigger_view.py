@@ -70,7 +70,7 @@ def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
         "tenant": trigger.tenant,
         "queue": trigger.queue,
         "fire time": _fire_time(trigger, now),
-        "look at": _handled_at(trigger),
+        "handled at": _handled_at(trigger),
         "last": _last(trigger),
         "fired": str(trigger.fired),
         "missed": str(trigger.missed) if trigger.missed else None,
