@@ -1,1 +1,1 @@
-"""The command line. One file per noun; `root.py` puts them together."""
+"""The command line: `commands/` has a module for each group, and `root.py` lists them all."""

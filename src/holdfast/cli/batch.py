@@ -31,7 +31,7 @@ NAMED = 10  # as many of thousands are named
 class BatchReport:
     done: list[Task] = field(default_factory=list)
     refused: list[tuple[str, Refused]] = field(default_factory=list)
-    code_unknown: tuple[str, ...] = ()  # types whose code judges a checkpoint, and is not here
+    code_unknown: tuple[str, ...] = ()  # types whose checkpoints only their code can judge
 
     @property
     def code(self) -> Exit:

@@ -10,7 +10,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import hint, print_answer, print_json
-from holdfast.cli.session import Session, in_session, person, run
+from holdfast.cli.session import Session, in_session, person
 
 checkpoints = typer.Typer(help="Show, replace or remove the checkpoint of a task.")
 
@@ -45,8 +45,9 @@ async def get(session: Session, id: opt.Id, json: opt.Json = False) -> int:
 
 
 @checkpoints.command(epilog="JSON: taskId, version (of the checkpoint that is stored now).")
-def put(
-    context: typer.Context,
+@in_session
+async def put(
+    session: Session,
     id: opt.Id,
     checkpoint: Body,
     reason: opt.Reason = "",
@@ -59,14 +60,10 @@ def put(
     """
     text = typer.get_binary_stream("stdin").read() if checkpoint == STDIN else checkpoint
     given = opt.parse_json_object("the checkpoint", text, EXAMPLE)
-
-    async def replace(session: Session) -> int:
-        checkpoints = session.app.checkpoints.acting_as(*person())
-        return (await checkpoints.put(id, given, reason=reason, from_view=True)).version
-
-    version = run(context, replace)
-    line = f"{id}  checkpoint version {version} is stored"
-    print_answer({"taskId": id, "version": version}, line, json=json)
+    checkpoints = session.app.checkpoints.acting_as(*person())
+    stored = await checkpoints.put(id, given, reason=reason, from_view=True)
+    line = f"{id}  checkpoint version {stored.version} is stored"
+    print_answer({"taskId": id, "version": stored.version}, line, json=json)
 
 
 @checkpoints.command(epilog="JSON: taskId, version (null: none is stored).")

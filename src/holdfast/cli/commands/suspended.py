@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -27,7 +28,6 @@ from holdfast.cli.commands.tasks import (
     print_detail,
 )
 from holdfast.cli.output import redaction
-from holdfast.cli.output.error_groups import group_by_cause
 from holdfast.cli.output.printer import Row, hint, print_list, status_text
 from holdfast.cli.pages import matching_tasks
 from holdfast.cli.session import Session, in_session, person, run
@@ -36,9 +36,10 @@ from holdfast.domain.phrases import count, span
 from holdfast.domain.task.state import SUSPENDED
 from holdfast.domain.task.task import Task
 from holdfast.engine.operations.control import Control
-from holdfast.insight.views.tasks import task_view
-from holdfast.ports import Filter
+from holdfast.insight.views.tasks import at, task_view
+from holdfast.ports import Filter, Store
 
+NO_ERROR = "-"
 AT_MOST = 100_000  # of one command; repeat it for the rest
 
 suspended = typer.Typer(help="List, show, resume, amend or discard suspended tasks.")
@@ -103,10 +104,10 @@ def _row(task: Task, now: float) -> Row:
 
 
 async def _list_groups(session: Session, where: Filter, empty: str, *, json: bool) -> None:
-    groups, complete = await group_by_cause(session.store, where, AT_MOST)
+    groups, complete = await _group_by_cause(session.store, where)
     print_list(
         "groups",
-        [group.shape() for group in groups],
+        [group.view() for group in groups],
         [group.row() for group in groups],
         json=json,
         empty=empty,
@@ -115,6 +116,60 @@ async def _list_groups(session: Session, where: Filter, empty: str, *, json: boo
     )
     if not complete and not json:
         hint(f"only the newest {AT_MOST} were counted")
+
+
+@dataclass(slots=True)
+class SuspendedGroup:
+    """Suspended tasks whose errors have the same fingerprint."""
+
+    fingerprint: str
+    newest: Task
+    oldest_at: float = 0.0
+    count: int = 0
+    types: set[str] = field(default_factory=set)
+
+    def add(self, task: Task) -> None:
+        self.count += 1
+        self.types.add(task.type)
+        self.oldest_at = min(self.oldest_at or task.status_since, task.status_since)
+
+    def row(self) -> Row:
+        failure = self.newest.failure
+        return {
+            "FINGERPRINT": self.fingerprint,
+            "COUNT": str(self.count),
+            "TYPE": ", ".join(sorted(self.types)),
+            "STAGE": failure.stage if failure else NO_ERROR,
+            "ERROR": failure.error.rpartition(".")[2] if failure else NO_ERROR,
+            "SAYS": redaction.text(failure.message) if failure else NO_ERROR,
+        }
+
+    def view(self) -> dict[str, Any]:
+        failure = self.newest.failure
+        return {
+            "fingerprint": self.fingerprint,
+            "count": self.count,
+            "error": failure.error if failure else None,
+            "stage": failure.stage if failure else None,
+            "types": sorted(self.types),
+            "example": self.newest.id,
+            "oldest": at(self.oldest_at),
+            "newest": at(self.newest.status_since),
+        }
+
+
+async def _group_by_cause(store: Store, where: Filter) -> tuple[Sequence[SuspendedGroup], bool]:
+    """Return the groups, the most frequent first, and whether all tasks were counted."""
+    groups: dict[str, SuspendedGroup] = {}
+    counted, complete = 0, True
+    async for task in matching_tasks(store, where):
+        if counted == AT_MOST:
+            complete = False
+            break
+        name = task.failure.fingerprint if task.failure else NO_ERROR
+        groups.setdefault(name, SuspendedGroup(name, task)).add(task)
+        counted += 1
+    return sorted(groups.values(), key=lambda group: -group.count), complete
 
 
 @suspended.command(epilog="JSON: as `holdfast tasks show`.")
@@ -147,8 +202,9 @@ def resume(
 
 
 @suspended.command(epilog=JSON_REPORT)
-def amend(
-    context: typer.Context,
+@in_session
+async def amend(
+    session: Session,
     *,
     id: opt.Id,
     payload: Annotated[
@@ -173,13 +229,9 @@ def amend(
         given["payload"] = opt.parse_json("--payload", payload)
     if data is not None:
         given["data"] = opt.parse_json_object("--data", data, '{"cursor": 7}')
-
-    async def send(session: Session) -> BatchReport:
-        checkpoints = session.app.checkpoints.acting_as(*person())
-        terms = given | {"reason": reason, "force": force, "from_view": True}
-        return await act([id], partial(checkpoints.amend, **terms))
-
-    return print_report(run(context, send), json=json)
+    checkpoints = session.app.checkpoints.acting_as(*person())
+    ask = partial(checkpoints.amend, reason=reason, force=force, from_view=True, **given)
+    return print_report(await act([id], ask), json=json)
 
 
 @suspended.command(epilog=JSON_REPORT)

@@ -1,1 +1,1 @@
-"""`holdfast demo`: two workers, forty tenants, one kill -9."""
+"""`holdfast demo` runs two workers for forty tenants, and kills one with kill -9."""

@@ -20,14 +20,12 @@ NOT_WATCHED = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
 log = logging.getLogger("holdfast.cli.reload")
 
 
-def run_reloading(args: Sequence[str]) -> int:
-    return Reloader([sys.executable, "-m", "holdfast", *args], Path.cwd()).run()
-
-
 class Reloader:
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
-        self._command = list(command)
-        self._folder = folder
+    """Runs `holdfast` with these arguments, and again after each change in this directory."""
+
+    def __init__(self, args: Sequence[str]) -> None:
+        self._command = [sys.executable, "-m", "holdfast", *args]
+        self._folder = Path.cwd()
         self._stopping = False
         self._signalled = False  # the present worker has received a signal
         self._child: subprocess.Popen[bytes] | None = None

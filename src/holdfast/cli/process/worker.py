@@ -59,19 +59,19 @@ def worker(
     plain function kept running. After two crashes in a row, a task runs in a process of its own.
     """
     url = given_store(context)
+    command = ["worker", app, *worker_options(slots, queues, url)]
     if reload:
         log_everything()
-        from holdfast.cli.process.reload import run_reloading
+        from holdfast.cli.process.reload import Reloader
 
-        return run_reloading(["worker", app, *worker_options(slots, queues, url)])
+        return Reloader(command).run()
     loaded = load_app_on(app, url)
     log_for(loaded)
     raise_file_limit()
     if isolated:
         run(_work_alone(loaded, read_handover()))
         return Exit.OK
-    isolation = Isolation(["worker", app, *worker_options(slots, queues, url)])
-    run(_work(loaded, slots, queue_names(queues), isolation, tethered=tethered))
+    run(_work(loaded, slots, queue_names(queues), Isolation(command), tethered=tethered))
     return Exit.OK
 
 

@@ -42,13 +42,13 @@ class WorkerGroup:
         self._queues = queues
         self._loop = asyncio.get_running_loop()
         self._at_work = count
-        self.all_drained = asyncio.Event()  # each by an order of its own
+        self.all_drained = asyncio.Event()  # somebody drained every worker
         self._workers = [
             app.worker(
                 slots=slots,
                 queues=queues,
                 on_zombie=self._end_with,
-                on_drained=self._one_less,
+                on_drained=self._count_drained,
                 isolate=isolate,
             )
             for _ in range(count)
@@ -59,7 +59,13 @@ class WorkerGroup:
             app = self._app
             await warn_of_orphans(app.store, app.clock, lease_seconds=app.settings.lease)
         for worker in self._workers:
-            self._introduce(worker.name)
+            log.info(
+                "worker %s: store %s, queues %s, types %s",
+                worker.name,
+                self._app.store.url,
+                ",".join(self._queues or self._app.settings.queue_names),
+                ",".join(self._app.registry.names()) or "none",
+            )
             await worker.start()
 
     async def take(self, claimed: Claimed, *, safe_until: float) -> asyncio.Task[None]:
@@ -88,16 +94,7 @@ class WorkerGroup:
     def _names(self) -> str:
         return "worker " + ", ".join(worker.name for worker in self._workers)
 
-    def _introduce(self, name: str) -> None:
-        log.info(
-            "worker %s: store %s, queues %s, types %s",
-            name,
-            self._app.store.url,
-            ",".join(self._queues or self._app.settings.queue_names),
-            ",".join(self._app.registry.names()) or "none",
-        )
-
-    def _one_less(self) -> None:
+    def _count_drained(self) -> None:
         self._at_work -= 1
         if self._at_work == 0:
             self.all_drained.set()
