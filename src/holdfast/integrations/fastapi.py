@@ -23,7 +23,7 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.engine import Holdfast
 from holdfast.server.api import add_parts
 from holdfast.server.auth.tokens import Token
-from holdfast.server.http.routing import Routes
+from holdfast.server.http.route import Routes
 from holdfast.server.routes import ALL, health
 from holdfast.server.service import Service
 

@@ -14,7 +14,7 @@ from starlette.routing import Match
 from holdfast.server.auth.access import SCHEME
 from holdfast.server.http import problems
 from holdfast.server.http.edge import HEADERS
-from holdfast.server.http.routing import StrictRoute, set_apart
+from holdfast.server.http.route import StrictRoute, set_apart
 from holdfast.server.openapi import components, examples
 from holdfast.server.routes import ALL
 from holdfast.server.routes.telegram import SECRET, TELEGRAM_UPDATE, TelegramUpdate

@@ -98,7 +98,7 @@ class Pool:
         await asyncio.gather(*(member.life for member in self._members), return_exceptions=True)
 
     def _wanted_members(self) -> list[_Member]:
-        return [member for member in self._members if not member.is_told_to_stop]
+        return [member for member in self._members if not member.is_stopping]
 
     async def _start(self, command: Sequence[str]) -> None:
         member = _Member(command, self._stop_seconds, self._again_seconds, self._now)
@@ -121,7 +121,7 @@ class _Member:
         self._stop_seconds = stop_seconds
         self._again_seconds = again_seconds
         self._now = now
-        self._told = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._started_at: float | None = None
         self._restarts = 0
@@ -129,34 +129,34 @@ class _Member:
         self.life = asyncio.create_task(self._live())
 
     @property
-    def is_told_to_stop(self) -> bool:
-        return self._told.is_set() or self.life.done()
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set() or self.life.done()
 
     def stop(self) -> None:
-        self._told.set()
+        self._stopping.set()
 
     def hurry(self) -> None:
-        if self._told.is_set() and self._process is not None:
+        if self._stopping.is_set() and self._process is not None:
             _signal(self._process, signal.SIGTERM)
 
     def state(self) -> ProcessView:
         state = ProcessState.ALIVE if self._process else ProcessState.WAITING
         return {
             "pid": self._process.pid if self._process else None,
-            "state": ProcessState.STOPPING if self._told.is_set() else state,
+            "state": ProcessState.STOPPING if self._stopping.is_set() else state,
             "startedAt": at(self._started_at),
             "restarts": self._restarts,
         }
 
     async def _live(self) -> None:
         deaths = 0
-        while not self._told.is_set():
+        while not self._stopping.is_set():
             began = time.monotonic()
             code = await self._one_life()
-            if self._told.is_set():
+            if self._stopping.is_set():
                 return
             if code == 0:  # a person has drained it
-                log.info("a worker process has ended as it was told; it is not replaced")
+                log.info("a worker process was drained, and is not replaced")
                 return
             deaths = 0 if time.monotonic() - began >= STEADY_SECONDS else deaths + 1
             await self._rest(code, deaths)
@@ -165,8 +165,8 @@ class _Member:
     async def _rest(self, code: int, deaths: int) -> None:
         pause = doubled_seconds(self._again_seconds, max(0, deaths - 1))
         log.error("a worker process died (%d); the next starts in %.1f s", code, pause)
-        await asyncio.wait((told := asyncio.ensure_future(self._told.wait()),), timeout=pause)
-        told.cancel()
+        await asyncio.wait((stop := asyncio.ensure_future(self._stopping.wait()),), timeout=pause)
+        stop.cancel()
 
     async def _one_life(self) -> int:
         try:
@@ -192,9 +192,9 @@ class _Member:
 
     async def _until_ended(self, process: asyncio.subprocess.Process) -> int:
         ended = asyncio.ensure_future(process.wait())
-        told = asyncio.ensure_future(self._told.wait())
+        stop = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait((ended, told), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 _signal(process, signal.SIGTERM)
                 await asyncio.wait((ended,), timeout=self._stop_seconds)
@@ -203,7 +203,7 @@ class _Member:
                 _signal(process, signal.SIGKILL)
             return await ended
         finally:
-            told.cancel()
+            stop.cancel()
             ended.cancel()
 
 

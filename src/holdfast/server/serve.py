@@ -67,7 +67,7 @@ def one_time_token(settings: Settings, host: str, *, now: float) -> tuple[tk.Tok
 
 
 def is_loopback(host: str) -> bool:
-    """A name counts if all that it stands for does."""
+    """Tell whether a host is loopback: a name is if all its addresses are."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -83,7 +83,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Taken at once, so that a wrong address is told before anything has begun."""
+    """Bind the address at once, so that a wrong one is reported before anything has begun."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -125,9 +125,9 @@ async def answer(
     urged: asyncio.Event,
     on_listening: Callable[[], None],
 ) -> None:
-    """Until ``asked``: then those who wait for long are answered, nobody new is let in, and what is
-    under way is finished. ``urged``: not even that. From the moment when the service is leaving,
-    every answer closes its connection."""
+    """Answer requests until ``asked`` is set. Then callers who wait for long are answered, nobody
+    new is let in, and requests under way are finished, unless ``urged`` is set. From the moment
+    when the service is leaving, every answer closes its connection."""
     if service.connection_limit < (wanted := service.settings.connection_limit):
         says = "%d connections instead of %d: half of the files that this process may open"
         log.warning(says, service.connection_limit, wanted)

@@ -19,8 +19,8 @@ from holdfast.server.service import Service
 
 
 def _decode_header(text: Any) -> Any:
-    """A header's text comes as Latin-1: a key of other characters is percent-encoded, or its bytes
-    are UTF-8. No key has a percent sign."""
+    """Return the key that a header has. Its text comes as Latin-1: a key of other characters is
+    percent-encoded, or its bytes are UTF-8. No key has a percent sign."""
     if not isinstance(text, str):
         return text
     try:
@@ -65,16 +65,19 @@ class Work(Sent):
     )
 
 
-def declared(service: Service, name: str) -> TaskType:
-    found = service.app.registry.find(name)
-    if found is None or name.startswith(INTERNAL):
+def find_type(service: Service, name: str) -> TaskType:
+    """Return the task type of this name; the engine's own types are not for callers."""
+    declared = service.app.registry.find(name)
+    if declared is None or name.startswith(INTERNAL):
         raise UnknownType(name)
-    return found
+    return declared
 
 
 def known_queue(service: Service, queue: str | None) -> str | None:
-    """A queue that nobody serves would only hide the task, and each new name is counted for ever.
-    The engine's own is not for others."""
+    """Return the queue that a caller names, if some code or worker names it as well.
+
+    A queue that nobody serves would only hide the task, and each new name is counted for ever. The
+    engine's own queues are not for callers."""
     if queue is None:
         return None
     if queue in OWN_QUEUES or not is_known_queue(service, queue):
@@ -94,9 +97,9 @@ def is_known_queue(service: Service, queue: str) -> bool:
 async def submit(
     service: Service, caller: Caller, work: Work, *, key: str | None, traceparent: str | None
 ) -> str:
-    """The task's id; it is kept then."""
+    """Store a task, and return its id."""
     handle = await service.app.submit(
-        declared(service, work.type),
+        find_type(service, work.type),
         work.payload,
         tenant=caller.tenant_for(work.tenant),
         key=one_key(work.key, key),

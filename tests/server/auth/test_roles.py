@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.server.api import routes
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import StrictRoute
+from holdfast.server.http.route import StrictRoute
 from tests.server.conftest import Served
 
 ROLES = """

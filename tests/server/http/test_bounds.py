@@ -16,7 +16,7 @@ import pytest
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.engine.operations import audit
 from holdfast.server import Service, create_api
-from holdfast.server.http.routing import StrictRoute
+from holdfast.server.http.route import StrictRoute
 from holdfast.server.routes import health
 from holdfast.testing.clock import ManualClock
 from tests.server.conftest import BASE, Served, declared

@@ -1,6 +1,6 @@
 """Errors are parted from their frames when they were answered, whatever chain they form."""
 
-from holdfast.server.http.routing import _forget_frames
+from holdfast.server.http.route import _forget_frames
 
 
 def raised(error: Exception) -> Exception:

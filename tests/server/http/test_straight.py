@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.http.routing import StrictRoute
+from holdfast.server.http.route import StrictRoute
 from holdfast.server.routes.tasks import Batch
 from tests.server.conftest import Served
 

@@ -301,7 +301,7 @@ def bounded_connections(settings: Settings, metrics: Metrics, lines: LogLines) -
     limit = limit_within_files(settings.connection_limit)
     of_address = settings.address_limit or settings.connection_limit // 4
 
-    def refused(reason: str, host: str) -> None:
+    def note_refusal(reason: str, host: str) -> None:
         metrics.connection_refused(reason)
         lines.say(logging.WARNING, _REFUSED[reason], host)
 
@@ -309,7 +309,7 @@ def bounded_connections(settings: Settings, metrics: Metrics, lines: LogLines) -
         limit=limit,
         of_address=max(1, of_address * limit // settings.connection_limit),
         exempt=settings.trusted_proxies,
-        on_refused=refused,
+        on_refused=note_refusal,
     )
     metrics.count_connections(lambda: connections.taken, REASONS)
     return connections

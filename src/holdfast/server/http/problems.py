@@ -182,8 +182,8 @@ def status_of(error: HoldfastError) -> int:
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems of a route, for the OpenAPI document."""
+def document_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the problems of a route, for the OpenAPI document."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {"description": _TITLES[status], "content": {MEDIA_TYPE: {"schema": schema}}}
@@ -192,7 +192,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def problem(error: Exception, request: Request) -> Response:
-    """Any exception as an answer. What nobody foresaw is logged, and told without its text."""
+    """Return the answer to an exception. One that nobody foresaw is logged, and not shown."""
     if isinstance(error, HoldfastError):
         return _of_ours(error, request)
     if isinstance(error, RequestValidationError):
@@ -205,7 +205,7 @@ def problem(error: Exception, request: Request) -> Response:
 
 
 def bad_request(detail: str) -> Response:
-    """The answer to what is no proper HTTP."""
+    """Return the answer to a request that is no proper HTTP."""
     return _answer(400, _CODES[400], detail)
 
 

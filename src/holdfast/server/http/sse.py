@@ -67,8 +67,8 @@ class Stream(StreamingResponse):
     reader has gone; even if not a part of it was sent."""
 
     def __init__(self, parts: AsyncGenerator[bytes, None], on_end: Callable[[], None]) -> None:
-        self._told = self._until_end(parts)
-        super().__init__(self._told, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
+        self._parts = self._until_end(parts)
+        super().__init__(self._parts, media_type=MEDIA_TYPE, headers={"x-accel-buffering": "no"})
         self._on_end: Callable[[], None] | None = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +76,7 @@ class Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._end()
-            await self._told.aclose()
+            await self._parts.aclose()
 
     async def _until_end(self, parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         try:
@@ -98,7 +98,8 @@ async def beating(
     revoked: asyncio.Event,
     is_welcome: Callable[[], bool],
 ) -> AsyncGenerator[bytes, None]:
-    """Until the source, the service, its time or the reader's right to read has come to an end."""
+    """Yield the parts of the source, with signs of life in between, until the source, the service,
+    the time of the stream or the reader's right to read has come to an end."""
     ends = asyncio.get_running_loop().time() + STREAM_SECONDS
     stop, end = (asyncio.create_task(event.wait()) for event in (stopping, revoked))
     following: asyncio.Task[bytes] | None = None

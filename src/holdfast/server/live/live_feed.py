@@ -76,11 +76,11 @@ class LiveFeed(Generic[R, D]):
     async def watch(self, record_id: str) -> AsyncGenerator[D | None, None]:
         """Yield the details at each change; None: the record is gone. An outage is waited out."""
         with self._watching(record_id) as seen:
-            told = 0
+            shown = 0  # the number of the news that was yielded last
             while True:
                 news = seen.news
-                if seen.number != told:
-                    told, detail = seen.number, seen.detail
+                if seen.number != shown:
+                    shown, detail = seen.number, seen.detail
                     yield detail
                     if detail is None:
                         return
@@ -162,13 +162,13 @@ class LiveFeeds:
         async def plans(ids: Sequence[str]) -> Sequence[Plan | None]:
             return await app.store.plans.load(ids)
 
-        async def same(_: str, plan: Plan) -> Plan | None:
+        async def plan_itself(_: str, plan: Plan) -> Plan | None:
             return plan
 
         self.tasks = LiveFeed[Task, Detail](
             tasks, detail, moving=lambda task: task.lease is not None
         )
-        self.plans = LiveFeed[Plan, Plan](plans, same, moving=lambda _: False)
+        self.plans = LiveFeed[Plan, Plan](plans, plan_itself, moving=lambda _: False)
 
     def note_lag(self, record: Task | Plan, seen: int | None) -> int:
         """Report how late a change is shown, and return the version that is seen now. ``seen`` is

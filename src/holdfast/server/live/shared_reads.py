@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-KEPT = 256  # looks that have ended; those under way are as many as there are requests
+Reading = Callable[[], Coroutine[Any, Any, T]]
+KEPT = 256  # reads that have ended; those under way are as many as there are requests
 
 
-class _Look:
+class _Read:
     def __init__(self, task: asyncio.Task[Any], began: float) -> None:
         self.task = task
         self.began = began
@@ -21,23 +22,23 @@ class _Look:
 
 
 class SharedReads:
-    """The looks that one process shares: at most a few, old ones make room for new ones."""
+    """The reads that one process shares: at most a few, old ones make room for new ones."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
-        self._by_name: dict[str, _Look] = {}
+        self._by_name: dict[str, _Read] = {}
 
-    async def get(self, name: str, look: Callable[[], Awaitable[T]], *, fresh_seconds: float) -> T:
+    async def get(self, name: str, read: Reading[T], *, fresh_seconds: float) -> T:
         """Return what was read at most so long ago. A read that took longer counts for as long as
         it took, so that at most half of the time goes into reading. An exception is not kept."""
-        found = self._by_name.get(name)
-        if found is None or not found.serves(self._steady()):
-            found = self._begin(name, look, fresh_seconds)
-        told: T = await asyncio.shield(found.task)  # one who gives up takes it from no other
-        return told
+        shared = self._by_name.get(name)
+        if shared is None or not shared.serves(self._steady()):
+            shared = self._begin(name, read, fresh_seconds)
+        value: T = await asyncio.shield(shared.task)  # one who gives up takes it from no other
+        return value
 
     def forget(self, name: str) -> None:
-        """Something was changed; who asks now looks anew."""
+        """Drop a read, because what it read was changed: the next caller reads anew."""
         self._by_name.pop(name, None)
 
     @property
@@ -45,34 +46,30 @@ class SharedReads:
         return len(self._by_name)
 
     def _make_room(self) -> None:
-        """Drop the oldest looks that have ended, so that at most ``KEPT`` of them stay."""
+        """Drop the oldest reads that have ended, so that at most ``KEPT`` of them stay."""
         excess = len(self._by_name) - KEPT + 1
         if excess <= 0:
             return
-        ended = [name for name, look in self._by_name.items() if look.until is not None]
+        ended = [name for name, read in self._by_name.items() if read.until is not None]
         for name in ended[:excess]:
             del self._by_name[name]
 
-    def _begin(self, name: str, look: Callable[[], Awaitable[Any]], fresh_seconds: float) -> _Look:
-        made = _Look(asyncio.create_task(_await(look)), self._steady())
+    def _begin(self, name: str, read: Reading[Any], fresh_seconds: float) -> _Read:
+        shared = _Read(asyncio.create_task(read()), self._steady())
 
-        def ended(task: asyncio.Task[Any]) -> None:
+        def set_expiry(task: asyncio.Task[Any]) -> None:
             now = self._steady()
             failed = task.cancelled() or task.exception() is not None
-            made.until = now if failed else now + max(fresh_seconds, now - made.began)
+            shared.until = now if failed else now + max(fresh_seconds, now - shared.began)
 
-        made.task.add_done_callback(ended)
+        shared.task.add_done_callback(set_expiry)
         self._by_name.pop(name, None)  # the new one is the youngest
         self._make_room()
-        self._by_name[name] = made
-        return made
+        self._by_name[name] = shared
+        return shared
 
     async def close(self) -> None:
-        looks = [look.task for look in self._by_name.values()]
-        for look in looks:
-            look.cancel()
-        await asyncio.gather(*looks, return_exceptions=True)
-
-
-async def _await(look: Callable[[], Awaitable[T]]) -> T:
-    return await look()
+        tasks = [read.task for read in self._by_name.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -48,7 +48,7 @@ DECLARED = rf"^([A-Za-z]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,199}}$"
 GIVEN_NAME = rf"^([A-Za-z0-9]|{_OTHERS})([A-Za-z0-9._-]|{_OTHERS}){{0,99}}$"
 
 
-def named(kind: str) -> AfterValidator:
+def check_name(kind: str) -> AfterValidator:
     """Return a validator that refuses a bad name of that kind, or returns it in the form NFC."""
     return AfterValidator(partial(names.check, kind))
 
@@ -57,15 +57,19 @@ def name_of(example: str) -> Any:
     return Field(examples=[example], json_schema_extra=NAME_FORMAT)
 
 
-Tenant = Annotated[str, StringConstraints(pattern=GIVEN), named("tenant"), name_of("t-001")]
-Key = Annotated[str, StringConstraints(pattern=GIVEN), named("key"), name_of("upgrade-7")]
+Tenant = Annotated[str, StringConstraints(pattern=GIVEN), check_name("tenant"), name_of("t-001")]
+Key = Annotated[str, StringConstraints(pattern=GIVEN), check_name("key"), name_of("upgrade-7")]
 TypeName = Annotated[
-    str, StringConstraints(pattern=DECLARED), named("task type"), name_of("tenant.upgrade")
+    str, StringConstraints(pattern=DECLARED), check_name("task type"), name_of("tenant.upgrade")
 ]
-QueueName = Annotated[str, StringConstraints(pattern=DECLARED), named("queue"), name_of("default")]
-PlanId = Annotated[str, StringConstraints(pattern=GIVEN_NAME), named("plan"), name_of("upgrade-7")]
+QueueName = Annotated[
+    str, StringConstraints(pattern=DECLARED), check_name("queue"), name_of("default")
+]
+PlanId = Annotated[
+    str, StringConstraints(pattern=GIVEN_NAME), check_name("plan"), name_of("upgrade-7")
+]
 TriggerId = Annotated[
-    str, StringConstraints(pattern=GIVEN_NAME), named("trigger"), name_of("nightly")
+    str, StringConstraints(pattern=GIVEN_NAME), check_name("trigger"), name_of("nightly")
 ]
 TraceId = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]
 Fingerprint = Annotated[

@@ -14,7 +14,7 @@ from holdfast.observe.alerts import AlertRaised
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http import sse
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.service import Service, ServiceOf
 
 router = Routes("alerts")

@@ -11,7 +11,7 @@ from holdfast.domain.task.state import Status
 from holdfast.engine.operations import audit
 from holdfast.insight.views import audit as views
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.tasks import TaskMarks, moment
 from holdfast.server.service import ServiceOf

@@ -15,7 +15,7 @@ from holdfast.engine.bulk.order import BulkInfo
 from holdfast.insight.views import bulk as views
 from holdfast.server.auth.access import Caller, CallerOf, foreign
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.plans import halt_rule
 from holdfast.server.routes.tasks import TaskQuery, seen_by

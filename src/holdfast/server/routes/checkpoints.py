@@ -15,7 +15,7 @@ from holdfast.insight.views.checkpoints import (
 from holdfast.insight.views.tasks import body_or_none
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.live.task_reads import TaskId, visible, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf

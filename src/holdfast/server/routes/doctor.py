@@ -10,7 +10,7 @@ from holdfast.insight.health import Health, examine
 from holdfast.insight.views.health import HealthView, health_view
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
 

@@ -22,7 +22,7 @@ from holdfast.insight.views.tasks import event_view, progress_view
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http import sse
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.http.sse import Position
 from holdfast.server.live import live_feed
 from holdfast.server.live.task_reads import TaskId, visible
@@ -68,7 +68,7 @@ async def _task_stream(
                 yield sse.event("end", {"taskId": task_id, "status": None})
                 return
             seen = service.feeds.note_lag(detail.task, seen)
-            for place, event in numbered(sight.detail(detail).events):
+            for place, event in number_events(sight.detail(detail).events):
                 if place > at:
                     at = place
                     yield sse.event(ev.name_of(event), event_view(event, hide), at)
@@ -83,8 +83,9 @@ async def _task_stream(
 E = TypeVar("E", ev.Event, PlanEvent)
 
 
-def numbered(events: Iterable[E]) -> Iterator[tuple[Position, E]]:
-    """Each with its place: its version, and its number among the events of that."""
+def number_events(events: Iterable[E]) -> Iterator[tuple[Position, E]]:
+    """Yield each event with its position: its version, and its number among the events of that
+    version."""
     before, index = 0, 0
     for event in events:
         index = index + 1 if event.version == before else 1
@@ -128,7 +129,7 @@ async def _plan_stream(
                 yield sse.event("end", {"planId": plan_id, "status": None})
                 return
             seen = service.feeds.note_lag(plan, seen)
-            for place, event in numbered(await _events_after(service, plan_id, at)):
+            for place, event in number_events(await _events_after(service, plan_id, at)):
                 if place > at:
                     at = place
                     name = name_of(event)

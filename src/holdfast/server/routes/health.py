@@ -11,7 +11,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.insight.views.health import Live, Ready
 from holdfast.ports import LIVE_LEASES
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.service import ServiceOf
 
 router = Routes("service")

@@ -26,10 +26,10 @@ from holdfast.insight.views import plans as views
 from holdfast.server.auth.access import Caller, CallerOf, foreign, only_visible
 from holdfast.server.auth.own_ids import own_id, plan_ids
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.submission import declared, known_queue
+from holdfast.server.submission import find_type, known_queue
 
 router = Routes("plans")
 
@@ -141,7 +141,7 @@ def _plan_tasks(new: NewPlan, service: Service, caller: Caller) -> list[Planned]
     tasks = new.tasks or [PlanTask(tenant=tenant) for tenant in new.tenants]
     return [
         service.app.describe_task(
-            declared(service, task.type or new.type),
+            find_type(service, task.type or new.type),
             new.payload if "payload" not in task.model_fields_set else task.payload,
             tenant=caller.tenant_for(task.tenant),
             queue=known_queue(service, task.queue),

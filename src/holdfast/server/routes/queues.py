@@ -13,7 +13,7 @@ from holdfast.insight.views.queues import QueueList, Turned, Valve, queue_views
 from holdfast.ports import Switch
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
 

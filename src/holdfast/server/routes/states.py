@@ -10,7 +10,7 @@ from pydantic import Field
 from holdfast.insight import diagrams
 from holdfast.insight.diagrams import Format, Of
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import SVG, Routes, needs
+from holdfast.server.http.route import SVG, Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
 

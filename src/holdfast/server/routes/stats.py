@@ -14,7 +14,7 @@ from holdfast.insight.views.tasks import task_view
 from holdfast.insight.views.tenants import hold_count_view
 from holdfast.ports import Filter
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
 

@@ -13,7 +13,7 @@ from holdfast.engine.options import NOT_GIVEN
 from holdfast.insight.views import tasks as views
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.live.task_reads import TaskId, detail_answer, visible, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.routes.tasks import Facts, page_of, seen_by

@@ -23,11 +23,11 @@ from holdfast.ports import Filter
 from holdfast.server.auth.access import CallerOf, caller_of
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.problems import UnknownType, status_of
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.live.task_reads import TaskId, detail_answer, size_of, visible, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf, service_of
-from holdfast.server.submission import Work, declared, submit
+from holdfast.server.submission import Work, find_type, submit
 
 router = Routes("tasks")
 
@@ -62,7 +62,7 @@ async def submit_tasks(request: Request, batch: Batch) -> Response:
         caller.tenant_for(task.tenant)
         if len(batch.tasks) > 1:
             try:
-                kind = declared(service, task.type)
+                kind = find_type(service, task.type)
             except UnknownType as error:
                 raise UnknownType(task.type, f"tasks.{number}.type") from error
             kind.payload.encode(task.payload, what=f"tasks.{number}.payload")
@@ -259,8 +259,7 @@ async def ask_task(
     ask: Annotated[Ask | None, Body()] = None,
 ) -> views.Asked:
     """Ask something of a task; 409 when its present status forbids it."""
-    await visible(service, caller, task_id)
-    ask = ask or Ask()
+    task, ask = await visible(service, caller, task_id), ask or Ask()
     control, why, force = service.acting_as(caller).control, ask.reason, ask.force
     match command:
         case Asking.PAUSE:

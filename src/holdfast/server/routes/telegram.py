@@ -15,10 +15,10 @@ from holdfast.insight.views.work import Heard
 from holdfast.notify.chat import ChatBot, ChatMessage
 from holdfast.server.auth.access import ChatSecret
 from holdfast.server.http.bodies import ASIDE_BYTES
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.submission import declared
+from holdfast.server.submission import find_type
 
 router = Routes("telegram")
 
@@ -84,7 +84,7 @@ async def _read(bot: ChatBot, request: Request) -> ChatMessage | None:
 
 async def _submit_message(service: Service, task: str, message: ChatMessage) -> str:
     handle = await service.app.submit(
-        declared(service, task),
+        find_type(service, task),
         msgspec.to_builtins(message),
         tenant=message.tenant,
         key=message.key,

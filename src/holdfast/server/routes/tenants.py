@@ -13,7 +13,7 @@ from holdfast.insight.views.tenants import HoldList, HoldState, TenantState, Ten
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.problems import NoSuchTenant
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import ServiceOf
 

@@ -19,10 +19,10 @@ from holdfast.insight.views import triggers as views
 from holdfast.server.auth.access import Caller, CallerOf, foreign
 from holdfast.server.auth.own_ids import own_id, trigger_ids
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
-from holdfast.server.submission import declared, known_queue
+from holdfast.server.submission import find_type, known_queue
 
 router = Routes("triggers")
 
@@ -103,7 +103,7 @@ async def _name_for(service: Service, caller: Caller, given: str, tenant: str | 
 async def _create(
     new: NewTrigger, service: Service, caller: Caller, name: str, tenant: str | None
 ) -> TriggerHandle[Any]:
-    target = Submittable[Any, Any](service.app, declared(service, new.type))
+    target = Submittable[Any, Any](service.app, find_type(service, new.type))
     terms = TriggerTerms(
         name=name,
         tenant=tenant,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.insight.views.types import TypeList, type_view
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.service import ServiceOf
 
 router = Routes("types")

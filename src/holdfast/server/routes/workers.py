@@ -12,7 +12,7 @@ from holdfast.insight.views.workers import Drained, PoolView, WorkerList, worker
 from holdfast.ports import LIVE_LEASES
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
-from holdfast.server.http.routing import Routes, needs
+from holdfast.server.http.route import Routes, needs
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.pool import LIMIT
 from holdfast.server.service import ServiceOf

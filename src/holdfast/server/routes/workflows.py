@@ -27,7 +27,7 @@ from holdfast.server.auth.access import (
 )
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.problems import Overloaded
-from holdfast.server.http.routing import Deferred, Routes, needs
+from holdfast.server.http.route import Deferred, Routes, needs
 from holdfast.server.live.task_reads import TaskId, size_of, visible_detail
 from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf, service_of

@@ -212,7 +212,8 @@ def needs(
     """
     usual = (400, 401, 403, 413, 415, 422, 429, 503) if role is not None else ()
     need = Need(role, everywhere, secret)
+    documented = problems.document_problems(*sorted({*usual, *problem_statuses}))
     return {
         "openapi_extra": {_NEED: need, _TAKES: takes, _LARGE: large},
-        "responses": problems.documented(*sorted({*usual, *problem_statuses})) | (also or {}),
+        "responses": documented | (also or {}),
     }
