@@ -18,10 +18,7 @@ class AlertView(View):
     queue: Annotated[
         fields.QueueName | None, Field(description="null if it concerns the whole store")
     ]
-    group: Annotated[
-        str | None,
-        example(None, "The fingerprint of an outage's error group"),
-    ]
+    group: Annotated[str | None, example(None, "The fingerprint of an outage's error group")]
     says: Annotated[str, example("12000 tasks wait in queue default")]
     value: Annotated[float, example(12_000.0)]
     threshold: Annotated[float, example(10_000.0)]

@@ -32,10 +32,7 @@ class AuditView(View):
     ]
     before: Annotated[str, example(Status.PENDING)]
     after: Annotated[str, example(Status.CANCELLED)]
-    refused: Annotated[
-        str | None,
-        example(None, "The code of the refusal; null if it was done"),
-    ]
+    refused: Annotated[str | None, example(None, "The code of the refusal; null if it was done")]
 
 
 class AuditPage(View):
@@ -67,20 +64,14 @@ class MissingView(View):
     """Links that are gone at the old end."""
 
     count: Annotated[int, example(204, "The numbers from 1 to this one are missing")]
-    explained: Annotated[
-        bool,
-        example(True, "False if neither retention nor a prune took them"),
-    ]
+    explained: Annotated[bool, example(True, "False if neither retention nor a prune took them")]
     says: Annotated[str, example("numbers 1 to 204 are missing: the retention of 365d took them")]
 
 
 class ChainState(View):
     holds: Annotated[bool, example(True)]
     links: Annotated[int, example(1204)]
-    base: Annotated[
-        str,
-        example("0:" + "0" * 64, "NUMBER:HASH before the oldest entry"),
-    ]
+    base: Annotated[str, example("0:" + "0" * 64, "NUMBER:HASH before the oldest entry")]
     head: Annotated[
         str,
         example(

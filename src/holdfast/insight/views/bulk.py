@@ -36,13 +36,9 @@ class BulkView(View):
     left: Annotated[int, example(120)]
     done: Annotated[int, example(129)]
     refused: Annotated[
-        dict[str, int],
-        example({"tenant-moved-on": 1}, "Refused tasks, by the code of the refusal"),
+        dict[str, int], example({"tenant-moved-on": 1}, "Refused tasks, by the code of the refusal")
     ]
-    changed: Annotated[
-        int,
-        example(0, "Tasks left alone because they changed meanwhile"),
-    ]
+    changed: Annotated[int, example(0, "Tasks left alone because they changed meanwhile")]
     gone: int
     ended: Annotated[int, Field(description="Tasks of the canary that ended well")]
     failed: Annotated[int, Field(description="Tasks of the canary that failed again")]
@@ -88,14 +84,8 @@ class SampleView(View):
 class BulkPreviewView(View):
     matching: Annotated[int, example(250)]
     more: Annotated[bool, Field(description="True if more tasks match than were examined")]
-    refusedNow: Annotated[
-        int,
-        example(1, "Examined tasks that would refuse the command now"),
-    ]
-    startsOver: Annotated[
-        int,
-        example(0, "Examined tasks that would start at their first stage"),
-    ]
+    refusedNow: Annotated[int, example(1, "Examined tasks that would refuse the command now")]
+    startsOver: Annotated[int, example(0, "Examined tasks that would start at their first stage")]
     startingOver: Annotated[tuple[str, ...], example([], "The ids of the first of these tasks")]
     checkpointsJudged: Annotated[
         int, example(250, "The checkpoints that were examined to tell that")

@@ -21,8 +21,7 @@ EXAMPLE_CHECKPOINT = {
 class CheckpointView(View):
     taskId: fields.TaskId
     checkpoint: Annotated[
-        Any,
-        example(EXAMPLE_CHECKPOINT, "null if the task has none. Secrets are hidden"),
+        Any, example(EXAMPLE_CHECKPOINT, "null if the task has none. Secrets are hidden")
     ]
 
 

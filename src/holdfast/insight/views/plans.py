@@ -93,10 +93,7 @@ class PreviewView(View):
     planId: fields.PlanId
     total: Annotated[int, example(4)]
     waves: Annotated[list[WavePreviewView], example(_PREVIEWED)]
-    busy: Annotated[
-        tuple[str, ...],
-        example(["t-003"], "The tenants that have other work now"),
-    ]
+    busy: Annotated[tuple[str, ...], example(["t-003"], "The tenants that have other work now")]
     exists: Annotated[PlanStatus | None, example(None)]
 
 

@@ -49,8 +49,7 @@ class Turned(View):
     paused: Annotated[bool, example(True)]
     changed: fields.Changed
     known: Annotated[
-        bool,
-        example(True, "False if no task, type or worker has such a queue: is it misspelt?"),
+        bool, example(True, "False if no task, type or worker has such a queue: is it misspelt?")
     ]
 
 

@@ -20,14 +20,13 @@ else:  # pydantic reads the older one's fields wrongly, and says so
 
 __all__ = ["FORBIDS_OTHERS", "Time", "TypedDict", "View", "example", "keys"]
 
-Time = Annotated[str, Field(examples=["2026-01-31T12:00:00.000+00:00"])]
-
 
 def example(value: Any, description: str | None = None) -> Any:
-    """Return what the OpenAPI document says of a field: one example, and maybe a description."""
+    """Return an example of a field for the OpenAPI document, and what the field is."""
     return Field(examples=[value], description=description)
 
 
+Time = Annotated[str, example("2026-01-31T12:00:00.000+00:00")]
 FORBIDS_OTHERS = with_config(ConfigDict(extra="forbid"))  # a key that was not declared is a mistake
 
 
