@@ -100,7 +100,9 @@ def add_parts(document: dict[str, Any]) -> None:
     """Add the schemas that our routes refer to."""
     parts = document.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
-    schemas["Problem"] = _problem_schema(schemas)
+    problem = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(problem.pop("$defs", {}))
+    schemas["Problem"] = problem
     schemas[TELEGRAM_UPDATE] = TelegramUpdate.model_json_schema()
     schemes = parts.setdefault("securitySchemes", {})
     schemes[SCHEME] = {
@@ -114,9 +116,3 @@ def add_parts(document: dict[str, Any]) -> None:
         "name": SECRET.header,
         "description": "The secret that setWebhook was given; Telegram sends it along",
     }
-
-
-def _problem_schema(schemas: dict[str, Any]) -> dict[str, Any]:
-    made = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(made.pop("$defs", {}))
-    return made

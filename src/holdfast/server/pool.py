@@ -52,9 +52,9 @@ class Pool:
         """``command`` starts one worker process; without it there is nothing to scale."""
         self._command = command
         self._limit = limit
-        self._stop_seconds = stop_seconds
-        self._again_seconds = again_seconds
-        self._now = now
+        self.stop_seconds = stop_seconds
+        self.again_seconds = again_seconds
+        self.now = now
         self._members: list[_Member] = []
         self._scaling = asyncio.Lock()
         self._is_closed = False
@@ -101,7 +101,7 @@ class Pool:
         return [member for member in self._members if not member.is_stopping]
 
     async def _start(self, command: Sequence[str]) -> None:
-        member = _Member(command, self._stop_seconds, self._again_seconds, self._now)
+        member = _Member(self, command)
         self._members.append(member)
         member.life.add_done_callback(lambda _: self._members.remove(member))
         await member.is_started.wait()
@@ -110,17 +110,9 @@ class Pool:
 class _Member:
     """One place in the pool: a process, and after its death the next."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        stop_seconds: float,
-        again_seconds: tuple[float, float],
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, pool: Pool, command: Sequence[str]) -> None:
+        self._pool = pool
         self._command = command
-        self._stop_seconds = stop_seconds
-        self._again_seconds = again_seconds
-        self._now = now
         self._stopping = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._started_at: float | None = None
@@ -163,7 +155,7 @@ class _Member:
             self._restarts += 1
 
     async def _rest(self, code: int, deaths: int) -> None:
-        pause = doubled_seconds(self._again_seconds, max(0, deaths - 1))
+        pause = doubled_seconds(self._pool.again_seconds, max(0, deaths - 1))
         log.error("a worker process died (%d); the next starts in %.1f s", code, pause)
         await asyncio.wait((stop := asyncio.ensure_future(self._stopping.wait()),), timeout=pause)
         stop.cancel()
@@ -181,7 +173,7 @@ class _Member:
             return -1
         finally:
             self.is_started.set()
-        self._process, self._started_at = process, self._now()
+        self._process, self._started_at = process, self._pool.now()
         log.info("worker process %d has started", process.pid)
         try:
             return await self._until_ended(process)
@@ -197,7 +189,7 @@ class _Member:
             await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 _signal(process, signal.SIGTERM)
-                await asyncio.wait((ended,), timeout=self._stop_seconds)
+                await asyncio.wait((ended,), timeout=self._pool.stop_seconds)
             if not ended.done():
                 log.error("worker process %d does not end; it is killed", process.pid)
                 _signal(process, signal.SIGKILL)

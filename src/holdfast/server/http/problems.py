@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -161,19 +162,9 @@ _STATUSES: tuple[tuple[type[HoldfastError], int], ...] = (
     (err.InvalidInput, 422),
     (err.DeclarationError, 422),
 )
-_TITLES = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    409: "Conflict",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
+_TITLES = {status.value: status.phrase for status in HTTPStatus} | {
+    413: "Content Too Large",  # Python before 3.13 has the older phrases of these two
     422: "Unprocessable Content",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
 }
 _CODES = {404: "not-found", 405: "method-not-allowed", 400: "bad-request"}
 
