@@ -14,7 +14,7 @@ from holdfast.domain.errors import InvalidInput, InvalidName, UnknownQueue
 from holdfast.registry import INTERNAL, OWN_QUEUES, TaskType
 from holdfast.server.auth.access import Caller
 from holdfast.server.http.problems import UnknownType
-from holdfast.server.openapi.schemas import Absent, Key, QueueName, Sent, Tenant, TraceId, TypeName
+from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service
 
 
@@ -31,35 +31,36 @@ def _decode_header(text: Any) -> Any:
 
 
 IdempotencyKey = Annotated[
-    str | Absent,
+    str | sc.Absent,
     BeforeValidator(_decode_header),
     AfterValidator(partial(names.check_any, "key")),
     Header(
-        description="As `key` in the body; what is not ASCII as percent-encoded UTF-8",
+        description="The `key` of the body; other characters than ASCII are percent-encoded UTF-8",
         examples=["upgrade-7"],
         json_schema_extra={"pattern": r"^[A-Za-z0-9%][A-Za-z0-9._:@+=/%-]{0,1799}$"},
     ),
 ]
 Traceparent = Annotated[
-    str | Absent, Header(description="W3C trace context, kept with the task", max_length=200)
+    str | sc.Absent,
+    Header(description="The W3C trace context, which is kept with the task", max_length=200),
 ]
 
 
-class Work(Sent):
+class Work(sc.Sent):
     """A task to do."""
 
-    type: TypeName
+    type: sc.TypeName
     payload: Any = Field(default=None, examples=[{"version": 7}])
-    tenant: Tenant | None = None
-    key: Key | None = Field(
-        default=None, description="The same tenant and key answer with the same task"
+    tenant: sc.Tenant | None = None
+    key: sc.Key | None = sc.optional(
+        "A submission of the same tenant and key returns the same task"
     )
-    queue: QueueName | None = None
-    trace_id: TraceId | None = None
-    user: dict[str, Any] | None = Field(default=None, description="Whom the work is for")
+    queue: sc.QueueName | None = None
+    trace_id: sc.TraceId | None = None
+    user: dict[str, Any] | None = sc.optional("The user for whom the work is done")
     callback_url: str | None = Field(
         default=None,
-        description="Told by POST when the task has ended or waits for a person; https",
+        description="An https address that is notified when the task settles or waits for a person",
         examples=["https://hooks.example.com/done"],
         max_length=2000,
     )

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 from holdfast.observe.snapshot import Alert, Severity
 
 
 class AlertView(View):
     code: Annotated[str, example("backlog")]
     severity: Annotated[Severity, example(Severity.TICKET)]
-    queue: Annotated[
-        fields.QueueName | None, Field(description="null if it concerns the whole store")
-    ]
+    queue: Annotated[fields.QueueName | None, about("null if it concerns the whole store")]
     group: Annotated[str | None, example(None, "The fingerprint of an outage's error group")]
     says: Annotated[str, example("12000 tasks wait in queue default")]
     value: Annotated[float, example(12_000.0)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from holdfast.domain.audit import Audit
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
@@ -15,7 +13,7 @@ from holdfast.engine.operations import audit as auditing
 from holdfast.engine.operations.audit import ChainVerdict
 from holdfast.engine.operations.audit_gaps import Missing
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 
 _HASH = "7c4e0c0b4f0c4f8b6a5b5d0e6f0d7d3a9d3f5a1b2c4d6e8f00112233445566aa"
 
@@ -27,8 +25,7 @@ class AuditView(View):
     reason: Annotated[str, example("a duplicate")]
     command: Annotated[str, example(Command.CANCEL)]
     taskId: Annotated[
-        fields.TaskId,
-        Field(description="The id of a task, or plan:ID, trigger:ID, queue:NAME, worker:NAME"),
+        fields.TaskId, about("The id of a task, or plan:ID, trigger:ID, queue:NAME, worker:NAME")
     ]
     before: Annotated[str, example(Status.PENDING)]
     after: Annotated[str, example(Status.CANCELLED)]
@@ -48,9 +45,7 @@ class TransitionView(View):
     before: Annotated[Status | None, example(Status.PENDING, "null if the task is new")]
     after: Annotated[Status, example(Status.RUNNING)]
     maker: Annotated[Maker, example(Maker.WORKER)]
-    name: Annotated[
-        fields.WorkerName, Field(description="The name of the worker, actor, plan or trigger")
-    ]
+    name: Annotated[fields.WorkerName, about("The worker, actor, plan or trigger")]
     origin: fields.Origin
     reason: Annotated[str, example("")]
 
@@ -73,12 +68,9 @@ class ChainState(View):
     links: Annotated[int, example(1204)]
     base: Annotated[str, example("0:" + "0" * 64, "NUMBER:HASH before the oldest entry")]
     head: Annotated[
-        str,
-        example(
-            f"1204:{_HASH}", "NUMBER:HASH of the chain tip; note it elsewhere and compare it later"
-        ),
+        str, example(f"1204:{_HASH}", "NUMBER:HASH of the chain tip, to note and compare")
     ]
-    loose: Annotated[int, Field(description="Entries that are not in the chain yet")]
+    loose: Annotated[int, about("Entries that are not in the chain yet")]
 
 
 class ChainView(ChainState):

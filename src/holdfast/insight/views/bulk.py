@@ -16,7 +16,7 @@ from holdfast.engine.bulk.order import BulkInfo, BulkPreview
 from holdfast.engine.handle import Info
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import at, text_or_none
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 from holdfast.ports import Filter
 
 
@@ -32,17 +32,15 @@ class BulkView(View):
     phase: Annotated[str, Field(examples=list(PHASES))]
     status: Annotated[Status, example(Status.RUNNING, "The status of the task that runs it")]
     matching: Annotated[int, example(250, "Tasks that matched at its start")]
-    more: Annotated[bool, Field(description="True if more tasks match than were counted")]
+    more: Annotated[bool, about("True if more tasks match than were counted")]
     left: Annotated[int, example(120)]
     done: Annotated[int, example(129)]
-    refused: Annotated[
-        dict[str, int], example({"tenant-moved-on": 1}, "Refused tasks, by the code of the refusal")
-    ]
+    refused: Annotated[dict[str, int], example({"tenant-moved-on": 1}, "Refused tasks by code")]
     changed: Annotated[int, example(0, "Tasks left alone because they changed meanwhile")]
     gone: int
-    ended: Annotated[int, Field(description="Tasks of the canary that ended well")]
-    failed: Annotated[int, Field(description="Tasks of the canary that failed again")]
-    unknown: Annotated[int, Field(description="Tasks of the canary that still run")]
+    ended: Annotated[int, about("Tasks of the canary that ended well")]
+    failed: Annotated[int, about("Tasks of the canary that failed again")]
+    unknown: Annotated[int, about("Tasks of the canary that still run")]
     rate: Annotated[float, example(50.0)]
     canary: Annotated[CanaryView | None, example(example_canary())]
     limit: Annotated[int | None, example(None)]
@@ -50,9 +48,7 @@ class BulkView(View):
     startedBy: Annotated[str, example("api:ann")]
     origin: fields.Origin
     why: Annotated[str, example("the database is back")]
-    reason: Annotated[
-        fields.Reason, Field(description="Why the action was halted, stopped or paused")
-    ]
+    reason: Annotated[fields.Reason, about("Why the action was halted, stopped or paused")]
     error: Annotated[str | None, example(None)]
     createdAt: Time
     updatedAt: Time
@@ -83,13 +79,11 @@ class SampleView(View):
 
 class BulkPreviewView(View):
     matching: Annotated[int, example(250)]
-    more: Annotated[bool, Field(description="True if more tasks match than were examined")]
+    more: Annotated[bool, about("True if more tasks match than were examined")]
     refusedNow: Annotated[int, example(1, "Examined tasks that would refuse the command now")]
     startsOver: Annotated[int, example(0, "Examined tasks that would start at their first stage")]
     startingOver: Annotated[tuple[str, ...], example([], "The ids of the first of these tasks")]
-    checkpointsJudged: Annotated[
-        int, example(250, "The checkpoints that were examined to tell that")
-    ]
+    checkpointsJudged: Annotated[int, example(250, "The number of checkpoints that were examined")]
     checkpointsToJudge: Annotated[int, example(250, "Tasks that would continue from a checkpoint")]
     sample: list[SampleView]
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import View, example
+from holdfast.insight.views.view import View, about, example
 
 EXAMPLE_CHECKPOINT = {
     "lastCompletedStageIndex": 0,
@@ -28,5 +26,5 @@ class CheckpointView(View):
 class CheckpointState(View):
     taskId: fields.TaskId
     version: Annotated[
-        int | None, Field(description="The version of the stored checkpoint; null if there is none")
+        int | None, about("The version of the stored checkpoint; null if there is none")
     ]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import TypedDict, View, example
+from holdfast.insight.views.view import TypedDict, View, about, example
 from holdfast.insight.views.workers import WorkerView, worker_view
 from holdfast.ports import Finding
 
@@ -26,14 +26,10 @@ class Ready(TypedDict):
     status: Annotated[Literal["ready", "not-ready"], example("ready")]
     store: Annotated[str, example("sqlite", "The kind of the store; the doctor says more")]
     reachable: Annotated[bool, example(True)]
-    durable: Annotated[
-        fields.Durable, Field(description="False if accepted tasks end with this process")
-    ]
-    degraded: Annotated[
-        bool, Field(description="True if memory replaces a store that was out of reach")
-    ]
+    durable: Annotated[fields.Durable, about("False if accepted tasks end with this process")]
+    degraded: Annotated[bool, about("True if memory replaces a store that was out of reach")]
     consuming: Annotated[bool, example(True, "True if a live worker claims tasks")]
-    stopping: Annotated[bool, Field(description="True if this process takes no more requests")]
+    stopping: Annotated[bool, about("True if this process takes no more requests")]
 
 
 class CheckView(View):

@@ -77,9 +77,9 @@ class PlanTermsView(View):
 class PlanDetail(PlanView, PlanTermsView):
     startingOver: Annotated[
         tuple[str, ...],
-        example([], "Failed tasks that a retry starts at their first stage, with new keys"),
+        example([], "Failed tasks that a retry starts anew, with new keys"),
     ]
-    checkpointsJudged: Annotated[int, example(0, "The checkpoints that were examined to tell that")]
+    checkpointsJudged: Annotated[int, example(0, "The number of checkpoints that were examined")]
     checkpointsToJudge: Annotated[int, example(0, "The number of tasks that have failed")]
 
 

@@ -48,9 +48,7 @@ class Turned(View):
     what: Valve
     paused: Annotated[bool, example(True)]
     changed: fields.Changed
-    known: Annotated[
-        bool, example(True, "False if no task, type or worker has such a queue: is it misspelt?")
-    ]
+    known: Annotated[bool, example(True, "False if no task, type or worker has this queue")]
 
 
 def example_places() -> dict[Place, int]:

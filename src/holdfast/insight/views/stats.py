@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.insight.views import fields
 from holdfast.insight.views.queues import example_places
 from holdfast.insight.views.tasks import TaskView
 from holdfast.insight.views.tenants import HoldView
-from holdfast.insight.views.view import FORBIDS_OTHERS, TypedDict, View, example
+from holdfast.insight.views.view import FORBIDS_OTHERS, TypedDict, View, about, example
 from holdfast.ports import Moves, Stats
 
 MoveView = TypedDict(
@@ -54,9 +52,7 @@ class StatsView(_Newest, CountsView):
     checkpoints: Annotated[int, example(1, "The checkpoints of tasks that have not settled")]
     tenantLocks: Annotated[int, example(1)]
     tenantsHeld: Annotated[int, example(1)]
-    holds: Annotated[
-        list[HoldView], Field(description="The first 100 holds, by the names of the tenants")
-    ]
+    holds: Annotated[list[HoldView], about("The first 100 holds, by the names of the tenants")]
     liveWorkers: Annotated[int, example(1)]
     durable: fields.Durable
     degraded: bool

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import Field
 
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.redaction import USUAL, Redactor
@@ -19,7 +18,7 @@ from holdfast.domain.task.state import Command, Status, legal
 from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
 from holdfast.engine.operations.expired_checkpoints import Find, not_known, outlook_of
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 from holdfast.ports import Detail, ErrorGroup
 
 _TRACEBACK = 'Traceback (most recent call last):\n  File "app.py", line 7, in migrate\n…'
@@ -52,11 +51,9 @@ class TaskView(View):
     tenantId: fields.TenantId | None
     planId: fields.PlanId | None
     queue: fields.QueueName
-    stage: Annotated[
-        fields.StageName | None, Field(description="The stage that runs now or would run next")
-    ]
+    stage: Annotated[fields.StageName | None, about("The stage that runs now or would run next")]
     attempt: fields.Attempt
-    outages: Annotated[int, Field(description="Outages in a row, which are not attempts")]
+    outages: Annotated[int, about("Outages in a row, which are not attempts")]
     outageSince: Annotated[Time | None, example(None, "The time of the first outage of that row")]
     reason: fields.Reason
     error: Error | None
@@ -81,17 +78,14 @@ class Asked(View):
 class LeaseView(View):
     worker: fields.WorkerName
     fence: fields.Fence
-    until: Annotated[Time | None, Field(description="null if the store has lost it")]
+    until: Annotated[Time | None, about("null if the store has lost it")]
 
 
 class StageView(View):
     name: str
     durationSeconds: float
     run: fields.Run
-    undo: Annotated[
-        bool | None,
-        Field(description="Whether the stage had an undo when it ran; null if that is not known"),
-    ]
+    undo: Annotated[bool | None, about("Whether it had an undo when it ran; null if unknown")]
     result: Any
 
 
@@ -129,8 +123,7 @@ class TaskDetail(TaskView):
         example(None, "Why the task would not continue from its checkpoint; null if it would"),
     ]
     startsOver: Annotated[
-        bool,
-        Field(description="True if the task would start again at its first stage, with new keys"),
+        bool, about("True if the task would start again at its first stage, with new keys")
     ]
     events: Annotated[list[dict[str, Any]], example([example_event()])]
 
@@ -153,7 +146,7 @@ class Cause(View):
     error: Annotated[str, example("ConnectionError")]
     message: Annotated[str, example("no route to host", "The message of the newest failure")]
     stage: fields.StageName
-    example: Annotated[TaskView, Field(description="The task that failed last")]
+    example: Annotated[TaskView, about("The task that failed last")]
 
 
 class Causes(View):

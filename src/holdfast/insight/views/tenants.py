@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import Field
-
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import TaskView, at
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 from holdfast.ports import Switch, SwitchSetting
 
 HOLDS_SHOWN = 100  # in statistics; `holdfast tenants holds` has all
@@ -26,7 +24,7 @@ class HoldView(View):
     origin: fields.Origin
     reason: Annotated[str, example("this customer is being moved")]
     at: Time
-    until: Annotated[Time | None, Field(description="null if it lasts until it is released")]
+    until: Annotated[Time | None, about("null if it lasts until it is released")]
 
 
 class HoldList(View):
@@ -42,17 +40,11 @@ class HoldCount(View):
 
 class TenantState(View):
     tenantId: fields.TenantId
-    active: Annotated[
-        TaskView | None,
-        Field(description="The task that runs or is parked, else the first in the line"),
-    ]
+    active: Annotated[TaskView | None, about("The first task of the tenant's line")]
     progress: Annotated[float | None, example(0.5)]
     hasCheckpoint: Annotated[bool, example(True)]
     waiting: Annotated[int, example(1)]
-    line: Annotated[
-        tuple[str, ...],
-        example([_LATER_ID], "The first of the tasks that wait behind the active task"),
-    ]
+    line: Annotated[tuple[str, ...], example([_LATER_ID], "The first tasks behind the active task")]
     lockedBy: Annotated[str | None, example(None)]
     fence: fields.Fence
     latest: TaskView | None
@@ -63,8 +55,7 @@ class TenantState(View):
         ),
     ]
     held: Annotated[
-        HoldView | None,
-        example(None, "The hold; while it lasts, no worker claims a task of the tenant"),
+        HoldView | None, example(None, "While it lasts, no worker claims a task of the tenant")
     ]
 
 
@@ -78,7 +69,7 @@ class HoldState(View):
     changed: fields.Changed
     waitingFor: Annotated[
         fields.TaskId | None,
-        Field(description="The running task, which its worker gives back at the next boundary"),
+        about("The running task, which its worker gives back at the next boundary"),
     ]
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
-
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.trigger.schedule import format_schedule
 from holdfast.domain.trigger.trigger import (
@@ -21,7 +19,7 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.engine.triggers.declared_triggers import zone_of
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import text_or_none
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 
 _NEXT = ["2026-02-01T03:00:00+08:00", "2026-02-02T03:00:00+08:00"]
 
@@ -33,9 +31,7 @@ class TriggerView(View):
     kind: Annotated[str, example("cron")]
     type: fields.TypeName
     tenantId: Annotated[str | None, example(None)]
-    declared: Annotated[
-        bool, Field(description="True if code declares it: a worker brings it back")
-    ]
+    declared: Annotated[bool, about("True if code declares it: a worker brings it back")]
     nextFireTime: Annotated[Time | None, example("2026-02-01T03:00:00.000+08:00")]
     lastFireTime: Annotated[Time | None, example("2026-01-31T03:00:00.000+08:00")]
     lastTaskId: Annotated[str | None, example(fields.EXAMPLE_ID)]
@@ -77,7 +73,7 @@ class NextTimes(View):
 class TriggerAsked(View):
     triggerId: fields.TriggerId
     status: Annotated[TriggerStatus, example(TriggerStatus.PENDING)]
-    taskId: Annotated[fields.TaskId | None, Field(description="The task that `fire` has submitted")]
+    taskId: Annotated[fields.TaskId | None, about("The task that `fire` has submitted")]
 
 
 def trigger_view(trigger: Trigger, hide: Redactor) -> TriggerView:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import View, example
+from holdfast.insight.views.view import View, about, example
 from holdfast.registry import TaskType
 
 _SCHEMA = {"type": "object", "properties": {"version": {"type": "integer"}}}
@@ -17,9 +15,7 @@ class TypeView(View):
     type: fields.TypeName
     queue: fields.QueueName
     workflow: Annotated[bool, example(True)]
-    hold: Annotated[
-        bool, Field(description="True if an unsettled task of it keeps its tenant's line closed")
-    ]
+    hold: Annotated[bool, about("True if a parked task keeps its tenant's line closed")]
     stages: fields.StageNames
     payload: Annotated[dict[str, Any], example(_SCHEMA, "The JSON schema of the payload")]
 

@@ -18,12 +18,17 @@ if sys.version_info >= (3, 12):
 else:  # pydantic reads the older one's fields wrongly, and says so
     from typing_extensions import TypedDict
 
-__all__ = ["FORBIDS_OTHERS", "Time", "TypedDict", "View", "example", "keys"]
+__all__ = ["FORBIDS_OTHERS", "Time", "TypedDict", "View", "about", "example", "keys"]
 
 
 def example(value: Any, description: str | None = None) -> Any:
     """Return an example of a field for the OpenAPI document, and what the field is."""
     return Field(examples=[value], description=description)
+
+
+def about(description: str) -> Any:
+    """Return what a field is, for the OpenAPI document."""
+    return Field(description=description)
 
 
 Time = Annotated[str, example("2026-01-31T12:00:00.000+00:00")]

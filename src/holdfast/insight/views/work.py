@@ -12,7 +12,7 @@ from holdfast.domain.task.envelope import ENVELOPE_STATUS, envelope, iso
 from holdfast.domain.task.state import Status
 from holdfast.insight.views import fields
 from holdfast.insight.views.tasks import Error, body_or_none, failure_view, text_or_none
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 from holdfast.ports import Detail, Peek
 
 
@@ -34,10 +34,7 @@ class ApplyResult(View):
     taskId: fields.TaskId
     status: Annotated[str, Field(examples=["completed", "processing", "suspended"])]
     taskStatus: Annotated[
-        Status | None,
-        example(
-            Status.COMPLETED, "null if the task was accepted and the store is out of reach now"
-        ),
+        Status | None, example(Status.COMPLETED, "null while the store is out of reach")
     ]
     result: NotRequired[Annotated[Any, example({"at": 7})]]
     error: NotRequired[Annotated[Error | None, example(None)]]
@@ -52,9 +49,7 @@ class EnvelopeContextView(View):
 class EnvelopeRetry(View):
     count: Annotated[int, example(3)]
     max: Annotated[int, example(3)]
-    nextAttemptAt: Annotated[
-        int, Field(description="Milliseconds since 1970; 0 if no attempt is planned")
-    ]
+    nextAttemptAt: Annotated[int, about("Milliseconds since 1970; 0 if no attempt is planned")]
     outages: NotRequired[
         Annotated[
             int,
@@ -89,10 +84,8 @@ class Heard(View):
     """The update was taken; the chat service need not send it again."""
 
     ok: bool
-    taskId: NotRequired[
-        Annotated[fields.TaskId | None, Field(description="The task that it has become")]
-    ]
-    ignored: NotRequired[Annotated[bool | None, Field(description="True if it has become no task")]]
+    taskId: NotRequired[Annotated[fields.TaskId | None, about("The task that it has become")]]
+    ignored: NotRequired[Annotated[bool | None, about("True if it has become no task")]]
 
 
 EXAMPLE_PART = Batched(

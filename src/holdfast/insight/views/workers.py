@@ -6,11 +6,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
-
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.views import fields
-from holdfast.insight.views.view import Time, View, example
+from holdfast.insight.views.view import Time, View, about, example
 from holdfast.ports import WorkerInfo
 
 
@@ -25,7 +23,7 @@ class WorkerView(View):
     slots: Annotated[int, example(128)]
     running: int
     startedAt: Time
-    draining: Annotated[bool, Field(description="True if a person has asked it to drain")]
+    draining: Annotated[bool, about("True if a person has asked it to drain")]
 
 
 class ProcessState(StrEnum):
@@ -56,7 +54,7 @@ class WorkerList(View):
 
 class Drained(View):
     worker: fields.WorkerName
-    changed: Annotated[fields.Changed, Field(description="False if it was asked before")]
+    changed: Annotated[fields.Changed, about("False if it was asked before")]
 
 
 def worker_view(worker: WorkerInfo, draining: Collection[str] = ()) -> WorkerView:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fastapi import Path, Response
+from fastapi import Response
 
 from holdfast.domain.errors import TaskNotFound
 from holdfast.domain.task.task import Task
@@ -33,10 +33,7 @@ ASKED_FOR_OF_TOKEN = 4
 READS_AT_ONCE = 64  # tasks that are read whole out of the store, at some megabytes each
 READ_WAIT_SECONDS = 5.0  # for one of these places: a store that is away gives none back for long
 
-TaskId = Annotated[
-    str,
-    Path(min_length=1, max_length=200, description="Of a task", examples=["0199a0b2c3d47e5f"]),
-]
+TaskId = Annotated[str, sc.id_in_path("The id of a task")]
 T = TypeVar("T")
 View = Callable[[], Mapping[str, Any]]
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Response
+from fastapi import Path, Response
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -25,8 +25,9 @@ from holdfast.domain import names
 PAGE_MAX = 200
 PAGE = 50
 REASON_MAX_CHARS = 2_000
-AT_MOST = "At most so many"
-FROM_BEFORE = "From the page before"
+AT_MOST = "The largest number of entries on the page"
+OVER_NEWER = "True if it may run over newer work of its tenant"
+FROM_BEFORE = "The cursor of the page before"
 
 
 def _number(value: object) -> object:
@@ -111,10 +112,29 @@ class Reasoned(Sent):
     reason: Reason = ""
 
 
+def id_in_path(description: str) -> Any:
+    """Return a path parameter with an id that the engine has made."""
+    return Path(
+        min_length=1, max_length=200, description=description, examples=["0199a0b2c3d47e5f"]
+    )
+
+
+def optional(description: str) -> Any:
+    """Return a field that may be left out."""
+    return Field(default=None, description=description)
+
+
+def flag(description: str) -> Any:
+    """Return a field that is false if it is left out."""
+    return Field(default=False, description=description)
+
+
 def any_of(values_max: int) -> Any:
     """Return the field of a query that lists the values to look for."""
     return Field(
-        default=[], max_length=values_max, description="One of these values; none given: any"
+        default=[],
+        max_length=values_max,
+        description="The values to look for; any value if none is given",
     )
 
 
@@ -130,7 +150,7 @@ class PageQuery(Sent):
     """A query for one page; by default the cursor is an id."""
 
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = Field(default=PAGE, description=AT_MOST)
-    cursor: IdCursor | Absent = Field(default=None, description=FROM_BEFORE)
+    cursor: IdCursor | Absent = optional(FROM_BEFORE)
 
 
 def answer_of(view: type, description: str, example: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ NEWS_MAX = 1000
 
 @router.get("/internal/alerts", **needs(Role.VIEWER, everywhere=True))
 async def list_alerts(service: ServiceOf) -> AlertList:
-    """The alerts that stand now. Each service judges by itself, every five seconds."""
+    """The alerts that are raised now. Each service judges by itself, every five seconds."""
     return {"alerts": [alert_view(alert) for alert in service.monitor.alerts]}
 
 
@@ -34,7 +34,7 @@ async def list_alerts(service: ServiceOf) -> AlertList:
     **needs(Role.VIEWER, everywhere=True, also=sse.DOCUMENTED),
 )
 async def alert_events(service: ServiceOf, caller: CallerOf) -> StreamingResponse:
-    """The alerts that stand now as `raised`, then each that is `raised` or `cleared`."""
+    """A stream of alerts: `raised` for those of now, then each that is `raised` or `cleared`."""
     return service.long_requests.stream(caller, _alert_stream(service))
 
 

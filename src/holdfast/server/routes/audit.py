@@ -22,13 +22,17 @@ FRESH_SECONDS = 2.0
 
 
 class AuditQuery(sc.PageQuery):
-    task: str | sc.Absent = Field(default=None, max_length=200, description="About this")
-    cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
+    task: str | sc.Absent = Field(
+        default=None,
+        max_length=200,
+        description="The task, plan, trigger, queue or worker of the entries",
+    )
+    cursor: sc.Offset | sc.Absent = sc.optional(sc.FROM_BEFORE)
 
 
 @router.get("/internal/audit", **needs(Role.VIEWER, everywhere=True))
 async def list_audit(query: Annotated[AuditQuery, Query()], service: ServiceOf) -> views.AuditPage:
-    """The newest first, done or refused."""
+    """The entries of the audit chain, the newest first. Refused commands are among them."""
     entries, more = await audit.entries_from(
         service.app.store, int(query.cursor or 0), query.limit, query.task
     )
@@ -43,18 +47,19 @@ StepCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}@[0-9
 
 
 class TransitionQuery(TaskMarks, sc.PageQuery):
-    task: sc.IdCursor | sc.Absent = Field(default=None, description="Of this task alone")
+    task: sc.IdCursor | sc.Absent = sc.optional("The only task to show")
     status: list[Status] = sc.any_of(11)
-    since: sc.TimeText | sc.Absent = Field(default=None, description="Made then or later")
-    until: sc.TimeText | sc.Absent = Field(default=None, description="Made before then")
-    cursor: StepCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
+    since: sc.TimeText | sc.Absent = sc.optional("The time of the first transition")
+    until: sc.TimeText | sc.Absent = sc.optional("The time before which the transitions were made")
+    cursor: StepCursor | sc.Absent = sc.optional(sc.FROM_BEFORE)
 
 
 @router.get("/internal/audit/transitions", **needs(Role.VIEWER, 404, everywhere=True))
 async def list_transitions(
     query: Annotated[TransitionQuery, Query()], service: ServiceOf
 ) -> views.TransitionList:
-    """Every transition with who made it. The newest tasks first, of each the oldest first."""
+    """The transitions of tasks, with who made them. The newest task comes first, and of each task
+    the oldest transition."""
     page = await service.app.query.transitions(
         query.where(query.status),
         task=query.task,
@@ -74,14 +79,15 @@ Noted = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}:[0-9a-f]{64}$")]
 
 
 class ChainQuery(sc.Sent):
-    head: Noted | sc.Absent = Field(default=None, description="Noted before")
+    head: Noted | sc.Absent = sc.optional("A chain tip that was noted before")
 
 
 @router.get("/internal/audit/verify", **needs(Role.VIEWER, everywhere=True))
 async def verify_audit(
     query: Annotated[ChainQuery, Query()], service: ServiceOf
 ) -> views.ChainView:
-    """Walk the chain of hashes, from its base to its head: once for all who ask meanwhile."""
+    """Verify the audit chain from its base to its tip. Requests that come meanwhile share the
+    answer."""
     store = service.app.store
     verdict = await service.shared_reads.get(
         "audit",

@@ -23,19 +23,11 @@ from holdfast.server.service import Service, ServiceOf
 
 router = Routes("bulk")
 
-BulkId = Annotated[
-    str,
-    Path(
-        min_length=1,
-        max_length=200,
-        description="Of a bulk action",
-        examples=["0199a0b2c3d47e5f"],
-    ),
-]
+BulkId = Annotated[str, sc.id_in_path("The id of a bulk action")]
 
 
 class CanaryWanted(sc.Sent):
-    """A few first; the rest when those have not failed again."""
+    """A few tasks first; the rest follows when those have not failed again."""
 
     steps: list[Annotated[int, Field(ge=1, le=1_000_000), sc.NUMBER]] = Field(
         default=[1, 10], min_length=1, max_length=STEPS_LIMIT
@@ -43,7 +35,7 @@ class CanaryWanted(sc.Sent):
     stop_at: str = Field(
         default="20%",
         pattern=r"^([0-9]{1,9}|(100|[0-9]{1,2})(\.[0-9]{1,6})?%)$",
-        description="Halt when more than this share or number has failed again",
+        description="The action halts when more than this share or number has failed again",
     )
     wait_seconds: Annotated[float, Field(ge=1, le=86_400), sc.NUMBER] = 600
 
@@ -58,16 +50,16 @@ class NewBulk(sc.Reasoned):
 
     command: BulkCommand
     filter: TaskQuery = Field(examples=[{"error": "4f0c9a7d12ab"}])
-    everything: sc.Flag = Field(default=False, description="An empty filter is meant so")
+    everything: sc.Flag = sc.flag("True if an empty filter is meant to match every task")
     rate: Annotated[float, Field(ge=LOWEST_RATE, le=HIGHEST_RATE), sc.NUMBER] = Field(
-        default=50, description="Tasks a second"
+        default=50, description="The number of tasks per second"
     )
     canary: CanaryWanted | None = None
     limit: Annotated[int, Field(ge=1, le=10_000_000), sc.NUMBER] | None = None
     force: sc.Flag = False
     from_checkpoint: sc.Flag = True
-    key: sc.Key | None = Field(default=None, description="The same order again is the same action")
-    dry_run: sc.Flag = Field(default=False, description="Say what it would touch; write nothing")
+    key: sc.Key | None = sc.optional("A second order with the same key returns the first action")
+    dry_run: sc.Flag = sc.flag("Show what the action would touch, and write nothing")
 
     def told_canary(self) -> Canary | None:
         if self.canary is None:
@@ -89,9 +81,9 @@ _PREVIEW = {"model": views.BulkPreviewView, "description": "A dry run: nothing w
     **needs(Role.OPERATOR, 409, also={200: _PREVIEW}),
 )
 async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any:
-    """Workers carry it out in the background, and go on after a crash. What has changed since it
-    was made is left alone, so nothing is touched twice; cancel and pause take what was submitted
-    before it as it is by then."""
+    """Create a bulk action. Workers carry it out in the background, and continue after a crash. A
+    task that has changed since the action was made is left alone, so none is touched twice; cancel
+    and pause apply to a task that was submitted before, whatever its state is by then."""
     bulks, where = service.acting_as(caller).bulks, seen_by(caller, new.filter.filter())
     how = {"force": new.force, "from_checkpoint": new.from_checkpoint}
     if new.dry_run:
@@ -115,7 +107,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
 async def list_bulks(
     query: Annotated[sc.PageQuery, Query()], service: ServiceOf
 ) -> views.BulkPageView:
-    """The newest first."""
+    """The bulk actions, the newest first."""
     page = await service.app.bulk.find(limit=query.limit, cursor=query.cursor)
     hide = service.app.redactor
     return {"bulks": [views.bulk_view(one, hide) for one in page.bulks], "cursor": page.cursor}
@@ -126,7 +118,7 @@ def _as_seen_by(info: BulkInfo, caller: Caller) -> BulkInfo:
 
 
 async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkInfo:
-    """A token of some tenants sees those that were made for one of them."""
+    """Return a bulk action; a token of some tenants sees those that were made for one of them."""
     if not bulk_id.isascii() or not bulk_id.isprintable():
         raise BulkNotFound(bulk_id)
     info = await (await service.app.bulk.get(bulk_id)).info()
@@ -137,7 +129,7 @@ async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkIn
 
 @router.get("/internal/bulk/{bulk_id}", **needs(Role.VIEWER, 404))
 async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> views.BulkView:
-    """One bulk action, as of its last round."""
+    """One bulk action, as it was after its last round."""
     return views.bulk_view(await visible_bulk(service, caller, bulk_id), service.app.redactor)
 
 
@@ -154,12 +146,12 @@ class BulkAsk(sc.Reasoned):
 @router.post("/internal/bulk/{bulk_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_bulk(
     bulk_id: BulkId,
-    command: Annotated[BulkAsking, Path(description="What to do")],
+    command: Annotated[BulkAsking, Path(description="The command for the action")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[BulkAsk | None, Body()] = None,
 ) -> views.BulkView:
-    """`stop` is for good; what is done stays done."""
+    """Stop, pause or resume a bulk action. `stop` is final; what is done stays done."""
     await visible_bulk(service, caller, bulk_id)
     reason = ask.reason if ask else ""
     told = await service.acting_as(caller).bulks.ask(bulk_id, command, reason)

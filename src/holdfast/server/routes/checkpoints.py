@@ -29,7 +29,7 @@ VERSION_MAX = 2**53
     "/internal/checkpoints/{task_id}", response_model=CheckpointView, **needs(Role.VIEWER, 404)
 )
 async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Any:
-    """The checkpoint that a task goes on from, with its version."""
+    """The checkpoint from which a task continues, with its version."""
     detail = await visible_detail(service, caller, task_id)
     stored, hide = detail.checkpoint, service.app.redactor
 
@@ -43,7 +43,7 @@ class CheckpointToPut(sc.Reasoned):
     model_config = sc.example(checkpoint=EXAMPLE_CHECKPOINT, reason="a higher limit")
 
     checkpoint: dict[str, Any] = Field(
-        description="In place of the one of its `version`; what a view hid stays as it is stored"
+        description="It replaces the stored one of its `version`; values that a view hides stay"
     )
 
 
@@ -53,8 +53,8 @@ class CheckpointToPut(sc.Reasoned):
 async def put_checkpoint(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: CheckpointToPut
 ) -> CheckpointState:
-    """Write a checkpoint of a paused or suspended task in place of the version that was read; 409
-    when another version is stored. It is stored one version on, and the task stays as it is."""
+    """Replace the checkpoint of a paused or suspended task; 409 when another version is stored than
+    the one that was read. It gets the next version, and the task stays as it is."""
     await visible(service, caller, task_id)
     written = await service.acting_as(caller).checkpoints.put(
         task_id, asked.checkpoint, reason=asked.reason, from_view=True
@@ -65,8 +65,8 @@ async def put_checkpoint(
 class CheckpointToRemove(sc.Reasoned):
     model_config = sc.example(version=3, reason="it starts over")
 
-    version: Annotated[int, Field(ge=0, le=VERSION_MAX)] | None = Field(
-        default=None, description="Remove only this version; left out: whichever is stored"
+    version: Annotated[int, Field(ge=0, le=VERSION_MAX)] | None = sc.optional(
+        "The only version to remove; without it, any version"
     )
 
 
@@ -77,8 +77,8 @@ async def remove_checkpoint(
     caller: CallerOf,
     asked: Annotated[CheckpointToRemove | None, Body()] = None,
 ) -> CheckpointState:
-    """Delete the checkpoint of a paused or suspended task. It can then be rolled back, or start
-    over; it cannot go on."""
+    """Delete the checkpoint of a paused or suspended task. The task can then be rolled back or
+    start over, and cannot continue."""
     await visible(service, caller, task_id)
     asked = asked or CheckpointToRemove()
     await service.acting_as(caller).checkpoints.remove(

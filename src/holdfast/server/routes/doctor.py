@@ -26,8 +26,8 @@ class Mending(sc.Reasoned):
 
 @router.get("/internal/doctor", name="look", **needs(Role.VIEWER, everywhere=True))
 async def examine_store(service: ServiceOf) -> HealthView:
-    """Find what does not agree; nothing is mended. It walks through all tasks: whoever asks
-    meanwhile, or soon after, is told what one examination has found."""
+    """Check the store for what does not agree, and repair nothing. The check reads all tasks, so
+    one serves all requests that come meanwhile or soon after."""
     health = await service.shared_reads.get(
         _LOOK, lambda: _examine(service, fix=False), fresh_seconds=FRESH_SECONDS
     )
@@ -38,7 +38,7 @@ async def examine_store(service: ServiceOf) -> HealthView:
 async def repair_store(
     service: ServiceOf, caller: CallerOf, asked: Annotated[Mending | None, Body()] = None
 ) -> HealthView:
-    """Mend what can be derived."""
+    """Repair what can be derived from the rest of the store."""
     async with service.acting_as(caller).record_action(
         "doctor fix", "store", asked.reason if asked else ""
     ):

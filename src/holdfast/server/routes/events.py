@@ -35,8 +35,10 @@ plan_router = Routes("plans")
 
 EVENTS_AT_ONCE = 1000
 
-LastEventId = Annotated[EventId | Absent, Header(description="Of the last event that was read")]
-After = Annotated[EventId | Absent, Query(description="As Last-Event-ID")]
+LastEventId = Annotated[
+    EventId | Absent, Header(description="The id of the last event that was read")
+]
+After = Annotated[EventId | Absent, Query(description="The same as Last-Event-ID")]
 
 _needs = needs(Role.VIEWER, 404, also=sse.DOCUMENTED)
 
@@ -49,8 +51,9 @@ async def task_events(
     last_event_id: LastEventId = None,
     after: After = None,
 ) -> StreamingResponse:
-    """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
-    between, without an id. Ends with `end` when the task has settled."""
+    """A stream of the task's events from the first, or from the one after `Last-Event-ID`, and each
+    new one; `progress` comes in between, without an id. It ends with `end` when the task has
+    settled."""
     await visible(service, caller, task_id)
     begin = sse.position(last_event_id or after)
     return service.long_requests.stream(caller, _task_stream(service, task_id, begin, caller.sight))
@@ -112,8 +115,8 @@ async def plan_events(
     last_event_id: LastEventId = None,
     after: After = None,
 ) -> StreamingResponse:
-    """Every event from the first, or from behind `Last-Event-ID`, then each new one; `progress` in
-    between. Ends with `end` when the plan has settled."""
+    """A stream of the plan's events from the first, or from the one after `Last-Event-ID`, and each
+    new one; `progress` comes in between. It ends with `end` when the plan has settled."""
     plan = await visible_plan(service, caller, plan_id)
     begin = sse.position(last_event_id or after)
     return service.long_requests.stream(caller, _plan_stream(service, plan.id, begin, caller.sight))

@@ -1,4 +1,4 @@
-"""Plans: the same work over many tenants."""
+"""The routes of plans: the same work over many tenants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from holdfast.server.submission import find_type, known_queue
 router = Routes("plans")
 
 TASKS_MAX = 10_000  # in one request; from Python a plan may have ten times as many
-FRESH_SECONDS = 5.0  # so long one look at the checkpoints of a plan serves all
+FRESH_SECONDS = 5.0  # so long one read of the checkpoints of a plan serves all
 
 PlanInPath = Annotated[sc.PlanId, Path(description="The id of a plan")]
 
@@ -45,7 +45,7 @@ PlanInPath = Annotated[sc.PlanId, Path(description="The id of a plan")]
 class PlanTask(sc.Sent):
     tenant: sc.Tenant | None = None
     payload: Any = None
-    type: sc.TypeName | None = Field(default=None, description="Another than the plan's")
+    type: sc.TypeName | None = sc.optional("The type of this task, if it is not the plan's")
     queue: sc.QueueName | None = None
 
 
@@ -69,12 +69,15 @@ class NewPlan(sc.Reasoned):
 
     plan_id: sc.PlanId
     type: sc.TypeName
-    payload: Any = Field(default=None, description="Of every task that has none of its own")
+    payload: Any = sc.optional("The payload of every task that has none of its own")
     tenants: list[sc.Tenant] = Field(
-        default=[], max_length=TASKS_MAX, description="A task for each", examples=[["t-1", "t-2"]]
+        default=[],
+        max_length=TASKS_MAX,
+        description="The plan has a task for each of these tenants",
+        examples=[["t-1", "t-2"]],
     )
     tasks: list[PlanTask] = Field(
-        default=[], max_length=TASKS_MAX, description="Instead of `tenants`: each by itself"
+        default=[], max_length=TASKS_MAX, description="The tasks one by one, instead of `tenants`"
     )
     max_concurrency: Annotated[int, Field(ge=1, le=1_000_000), sc.NUMBER] | None = None
     waves: list[Annotated[str, Field(pattern=r"^([0-9]{1,9}|[0-9]{1,3}(\.[0-9]{1,6})?%)$")]] = (
@@ -84,13 +87,13 @@ class NewPlan(sc.Reasoned):
     halt_on: str | None = Field(
         default=None,
         pattern=r"^([0-9]{1,9}|[0-9]{1,3}(\.[0-9]{1,6})?%)$",
-        description="Halt when more of a wave fail: a share or a number",
+        description="The plan halts when more than this share or number of a wave fails",
         examples=["5%", "3"],
     )
     on_halt: OnHalt = OnHalt.PAUSE
     conflict: TenantConflict = TenantConflict.WAIT
     repeat_tenants: sc.Flag = False
-    dry_run: sc.Flag = Field(default=False, description="Say what it would do, and write nothing")
+    dry_run: sc.Flag = sc.flag("Show what the plan would do, and write nothing")
 
     def terms(self) -> PlanTerms:
         terms = PlanTerms(
@@ -123,8 +126,8 @@ _PREVIEW = {"model": views.PreviewView, "description": "A dry run: nothing was w
     **needs(Role.OPERATOR, 404, 409, large=NewPlan, also={200: _PREVIEW}),
 )
 async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any:
-    """Sent again with the same tasks and terms, it goes on with the plan that is there. The id that
-    a token of some tenants gives gets a suffix: `planId` of the answer has it."""
+    """Create a plan. The same tasks and terms, sent again, continue the plan that is there. The id
+    that a token of some tenants gives gets a suffix: `planId` of the answer has it."""
     tasks = _plan_tasks(new, service, caller)
     plan_id, plans = await _id_for(service, caller, new.plan_id), service.acting_as(caller).plans
     if new.dry_run:
@@ -180,7 +183,7 @@ async def _is_visible(service: Service, caller: Caller, plan_id: str) -> bool:
 
 
 class PlanQuery(sc.PageQuery):
-    cursor: sc.Cursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
+    cursor: sc.Cursor | sc.Absent = sc.optional(sc.FROM_BEFORE)
     status: list[PlanStatus] = sc.any_of(20)
 
 
@@ -188,7 +191,7 @@ class PlanQuery(sc.PageQuery):
 async def list_plans(
     query: Annotated[PlanQuery, Query()], service: ServiceOf
 ) -> views.PlanPageView:
-    """The newest first. A page may be short and still have a next one."""
+    """The plans, the newest first. A page may be short and still have a next one."""
     page = await service.app.store.plans.find(
         statuses=tuple(dict.fromkeys(query.status)), limit=query.limit, cursor=query.cursor
     )
@@ -201,7 +204,7 @@ async def list_plans(
 
 @router.get("/api/plans/{plan_id}", **needs(Role.VIEWER, 404))
 async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -> views.PlanDetail:
-    """One plan: how far each wave has got, and on which terms it runs."""
+    """One plan, with the progress of each wave and the terms on which it runs."""
     plan = await visible_plan(service, caller, plan_id)
     ahead = await _load_forecast(service, plan)
     shown = info(plan, now=service.app.clock.now())
@@ -209,8 +212,8 @@ async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -
 
 
 async def _load_forecast(service: Service, plan: Plan) -> Forecast:
-    """Return who would start over; it reads up to 1 000 tasks and their checkpoints, so whoever
-    asks meanwhile, or soon after, is told what one look has found."""
+    """Return the tasks that would start over. It reads up to 1 000 tasks and their checkpoints, so
+    one read serves all requests that come meanwhile or soon after."""
     if not plan.count(MemberState.FAILED):
         return Forecast()
     return await service.shared_reads.get(
@@ -222,7 +225,7 @@ async def _load_forecast(service: Service, plan: Plan) -> Forecast:
 
 class MemberQuery(sc.PageQuery):
     state: list[MemberState] = sc.any_of(20)
-    cursor: sc.Offset | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
+    cursor: sc.Offset | sc.Absent = sc.optional(sc.FROM_BEFORE)
 
 
 @router.get("/api/plans/{plan_id}/tasks", **needs(Role.VIEWER, 404))
@@ -274,21 +277,22 @@ class PlanAction(StrEnum):
 
 class PlanAsk(sc.Reasoned):
     model_config = sc.example(reason="the database is slow")
-    wave: Annotated[int, Field(ge=1, le=100), sc.NUMBER] | None = Field(
-        default=None, description="rollback: one wave only"
+
+    wave: Annotated[int, Field(ge=1, le=100), sc.NUMBER] | None = sc.optional(
+        "The only wave that `rollback` undoes"
     )
-    force: sc.Flag = Field(default=False, description="rollback: over newer work, too")
+    force: sc.Flag = sc.flag("True if `rollback` may undo tasks over newer work")
 
 
 @router.post("/api/plans/{plan_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_plan(
     plan_id: PlanInPath,
-    command: Annotated[PlanAction, Path(description="What to do")],
+    command: Annotated[PlanAction, Path(description="The command for the plan")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[PlanAsk | None, Body()] = None,
 ) -> views.PlanAsked:
-    """Ask something of a plan; it reaches each of its tasks."""
+    """Send a command to a plan, which passes it on to each of its tasks."""
     plan, ask = await visible_plan(service, caller, plan_id), ask or PlanAsk()
     control, why = service.acting_as(caller).plans.control, ask.reason
     match command:

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import Body, Path
-from pydantic import Field
 
 from holdfast.engine.operations.queues import named_here
 from holdfast.insight.views.queues import QueueList, Turned, Valve, queue_views
@@ -35,8 +34,9 @@ class Turning(StrEnum):
 
 class Turn(sc.Reasoned):
     model_config = sc.example(reason="the database is down")
-    force: sc.Flag = Field(
-        default=False, description="pause: also a queue that no task, type or live worker has"
+
+    force: sc.Flag = sc.flag(
+        "True if `pause` may name a queue that no task, type or live worker has"
     )
 
 
@@ -44,13 +44,15 @@ class Turn(sc.Reasoned):
 async def turn_queue(
     *,
     queue: Annotated[sc.QueueName, Path(description="The name of a queue")],
-    what: Annotated[Valve, Path(description="What it takes in, or what it gives out")],
-    turning: Annotated[Turning, Path(description="Which way")],
+    what: Annotated[
+        Valve, Path(description="The intake of the queue, or the claiming of its tasks")
+    ],
+    turning: Annotated[Turning, Path(description="Whether to pause or to resume")],
     service: ServiceOf,
     caller: CallerOf,
     turn: Annotated[Turn | None, Body()] = None,
 ) -> Turned:
-    """Pause or resume a queue on all machines, at once. With the intake paused, submits are
+    """Pause or resume a queue on all machines at once. With the intake paused, submits are
     answered with 503 and Retry-After. With claiming paused, waiting tasks stay where they are, and
     running tasks go on. A queue that no task, type or live worker has is paused with `force` only.
     """

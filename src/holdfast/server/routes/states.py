@@ -25,9 +25,9 @@ _DRAWINGS = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in 
 
 
 class StatesQuery(sc.Sent):
-    of: Of = Field(default=Of.TASKS, description="Which state machine")
-    format: Format = Field(default=Format.SVG, description="Drawn how")
-    live: bool = Field(default=False, description="With counts and dwell times; not of triggers")
+    of: Of = Field(default=Of.TASKS, description="The state machine to draw")
+    format: Format = Field(default=Format.SVG, description="The format of the drawing")
+    live: bool = sc.flag("Add counts and dwell times; triggers have none")
 
 
 @router.get(
@@ -36,7 +36,7 @@ class StatesQuery(sc.Sent):
     **needs(Role.VIEWER, everywhere=True, also={200: {"content": _DRAWINGS}}),
 )
 async def states(query: Annotated[StatesQuery, Query()], service: ServiceOf) -> Response:
-    """Drawn from the table that all code obeys; `live`: with counts and dwell times."""
+    """A drawing of a state machine, made from the table that all code obeys."""
     live = None
     if query.live:
         live = await diagrams.live(query.of, service.app.store, now=service.app.clock.now())

@@ -22,7 +22,7 @@ router = Routes("stats")
 
 
 class StatsQuery(sc.Sent):
-    latest: int = Field(default=10, ge=0, le=50, description="So many of the newest tasks")
+    latest: int = Field(default=10, ge=0, le=50, description="The number of newest tasks to show")
 
 
 @router.get("/internal/tasks/stats", **needs(Role.VIEWER, everywhere=True))

@@ -32,7 +32,7 @@ class SuspendedQuery(Facts, sc.PageQuery):
 async def list_suspended(
     query: Annotated[SuspendedQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TaskPage:
-    """The newest first, with the error of each."""
+    """The suspended tasks, the newest first, each with its error."""
     where = seen_by(caller, query.where(sorted(SUSPENDED)))
     return await page_of(service, caller, where, query.limit, query.cursor)
 
@@ -45,8 +45,8 @@ class CausesQuery(sc.Sent):
 async def suspended_groups(
     query: Annotated[CausesQuery, Query()], service: ServiceOf
 ) -> views.Causes:
-    """Suspended tasks by cause, the most frequent first. `error=FINGERPRINT` lists the tasks of
-    one."""
+    """The suspended tasks by error group, the largest first. `error=FINGERPRINT` lists the tasks of
+    one group."""
     groups = await service.app.store.views.error_groups(limit=query.limit)
     hide = service.app.redactor
     return {
@@ -64,8 +64,8 @@ async def suspended_groups(
     **needs(Role.VIEWER, 404, 409),
 )
 async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Any:
-    """Payload, error, every attempt; 409 when it is not suspended. The traceback is for operators
-    of all tenants."""
+    """All that is kept of a suspended task; 409 when it is not suspended. Only operators of all
+    tenants see the traceback."""
     detail = await visible_detail(service, caller, task_id)
     if not detail.task.suspended:
         raise NotSuspended(task_id, detail.task.status)
@@ -74,7 +74,8 @@ async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) 
 
 class Resuming(sc.Reasoned):
     model_config = sc.example(reason="the database is back")
-    force: sc.Flag = Field(default=False, description="Over newer work of its tenant, too")
+
+    force: sc.Flag = sc.flag(sc.OVER_NEWER)
 
 
 class Discarding(sc.Reasoned):
@@ -88,7 +89,7 @@ async def resume_suspended(
     caller: CallerOf,
     asked: Annotated[Resuming | None, Body()] = None,
 ) -> views.Asked:
-    """Set it going again, forward or backward, as it was going; its failures count anew."""
+    """Run the task again, forward or backward as before; its failures count anew."""
     await visible(service, caller, task_id)
     asked = asked or Resuming()
     task = await service.acting_as(caller).control.resume_suspended(
@@ -103,12 +104,12 @@ class AmendRequest(sc.Reasoned):
     payload: Any = Field(
         default=None,
         examples=[{"version": 7}],
-        description="In place of the one that was submitted; left out: it stays",
+        description="The new payload; without it the submitted one stays",
     )
-    data: dict[str, Any] | None = Field(
-        default=None, description="In place of what the stages kept in `ctx.data`"
+    data: dict[str, Any] | None = sc.optional(
+        "The new content of `ctx.data`, which the stages have kept"
     )
-    force: sc.Flag = Field(default=False, description="Over newer work of its tenant, too")
+    force: sc.Flag = sc.flag(sc.OVER_NEWER)
 
 
 @router.post(
@@ -118,8 +119,8 @@ class AmendRequest(sc.Reasoned):
 async def amend_suspended(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: AmendRequest
 ) -> views.Asked:
-    """Correct its payload or its data, and set it going. The payload is validated as in a submit;
-    the same submit with the first payload still finds the task."""
+    """Correct the payload or the data of the task, and run it again. The payload is validated as in
+    a submit; the same submit with the first payload still finds the task."""
     await visible(service, caller, task_id)
     task = await service.acting_as(caller).checkpoints.amend(
         task_id,
@@ -139,7 +140,7 @@ async def discard_suspended(
     caller: CallerOf,
     asked: Annotated[Discarding | None, Body()] = None,
 ) -> views.Asked:
-    """Give it up: it is cancelled, with the reason."""
+    """Give the task up: it is cancelled, with the reason."""
     task, reason = await visible(service, caller, task_id), asked.reason if asked else ""
     try:
         discarded = await service.acting_as(caller).control.discard(task_id, reason=reason)

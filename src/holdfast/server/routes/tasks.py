@@ -1,4 +1,4 @@
-"""Tasks: many at once, one by one, and what may be asked of them."""
+"""The routes of tasks: submit many, list and show them, and send them commands."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def _outcome(answer: str | BaseException) -> work.Accepted:
 class TaskMarks(sc.Sent):
     """A filter for tasks by what stays the same for as long as they live."""
 
-    type: sc.TypeName | sc.Absent = Field(default=None, description="Of this task type")
-    tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
-    plan: sc.PlanId | sc.Absent = Field(default=None, description="Of this plan")
-    queue: sc.QueueName | sc.Absent = Field(default=None, description="Of this queue")
+    type: sc.TypeName | sc.Absent = sc.optional("The type of the tasks")
+    tenant: sc.Tenant | sc.Absent = sc.optional("The tenant of the tasks")
+    plan: sc.PlanId | sc.Absent = sc.optional("The plan of the tasks")
+    queue: sc.QueueName | sc.Absent = sc.optional("The queue of the tasks")
 
     def where(self, statuses: Iterable[Status]) -> Filter:
         return Filter(
@@ -120,13 +120,13 @@ class TaskMarks(sc.Sent):
 class Facts(TaskMarks):
     """A filter for tasks, whatever their status."""
 
-    error: sc.Fingerprint | sc.Absent = Field(
-        default=None, description="With this error: the fingerprint of its cause"
+    error: sc.Fingerprint | sc.Absent = sc.optional("The fingerprint of the error of the tasks")
+    updated_before: sc.TimeText | sc.Absent = sc.optional(
+        "The time before which the tasks changed last"
     )
-    updated_before: sc.TimeText | sc.Absent = Field(
-        default=None, description="Unchanged since then"
+    updated_after: sc.TimeText | sc.Absent = sc.optional(
+        "The time after which the tasks changed last"
     )
-    updated_after: sc.TimeText | sc.Absent = Field(default=None, description="Changed since then")
 
     @field_validator("*", mode="before")
     @classmethod
@@ -173,7 +173,8 @@ class TaskPageQuery(TaskQuery, sc.PageQuery):
 async def list_tasks(
     query: Annotated[TaskPageQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TaskPage:
-    """The newest first. A page may be short and still have a next one: each look is bounded."""
+    """The tasks, the newest first. A page may be short and still have a next one: each search is
+    bounded."""
     where = seen_by(caller, query.filter())
     return await page_of(service, caller, where, query.limit, query.cursor)
 
@@ -212,7 +213,7 @@ async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> vie
 
 @router.get("/api/tasks/{task_id}/commands", **needs(Role.VIEWER, 404))
 async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> views.Commands:
-    """The commands that the task takes now."""
+    """The commands that the task accepts now."""
     task = await visible(service, caller, task_id)
     return {"taskId": task.id, "status": task.status, "legalCommands": task.legal}
 
@@ -244,21 +245,24 @@ class Asking(StrEnum):
 
 class Ask(sc.Reasoned):
     model_config = sc.example(reason="the database is back")
-    force: sc.Flag = Field(
-        default=False, description="resume, retry, rollback: over newer work of its tenant, too"
+
+    force: sc.Flag = sc.flag(
+        "True if resume, retry and rollback may act over newer work of the tenant"
     )
-    from_checkpoint: sc.Flag = Field(default=True, description="retry: false starts at stage 0")
+    from_checkpoint: sc.Flag = Field(
+        default=True, description="False if `retry` starts at the first stage"
+    )
 
 
 @router.post("/api/tasks/{task_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_task(
     task_id: TaskId,
-    command: Annotated[Asking, Path(description="What to do")],
+    command: Annotated[Asking, Path(description="The command for the task")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[Ask | None, Body()] = None,
 ) -> views.Asked:
-    """Ask something of a task; 409 when its present status forbids it."""
+    """Send a command to a task; 409 when its present status forbids it."""
     task, ask = await visible(service, caller, task_id), ask or Ask()
     control, why, force = service.acting_as(caller).control, ask.reason, ask.force
     match command:

@@ -42,7 +42,7 @@ async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
 
 @router.get("/internal/tenants/{tenant:path}", **needs(Role.VIEWER, 404))
 async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf) -> TenantState:
-    """Active task, checkpoint, line, lock, and what to do next."""
+    """One tenant: its active task, checkpoint, line and lock, and what to do next."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
     [found] = await overviews(service.app, [tenant], caller.sight)
@@ -53,8 +53,8 @@ async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf
 
 @router.post("/internal/tenants/query", **needs(Role.VIEWER))
 async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf) -> TenantStates:
-    """Many at once, in their order. Of another's tenant, and of one nobody knows, nothing is told
-    but that nothing is there."""
+    """Many tenants at once, in their order. A tenant that is another's, or that nobody knows, is
+    shown as empty."""
     mine = [tenant for tenant in dict.fromkeys(asked.tenants) if caller.sees(tenant)]
     found = await overviews(service.app, mine, caller.sight)
     return {"tenants": [one.view(service.app.redactor) for one in found]}
@@ -62,6 +62,7 @@ async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf
 
 class Retrying(sc.Reasoned):
     model_config = sc.example(reason="the database is back", fromCheckpoint=True)
+
     from_checkpoint: sc.Flag = True
     force: sc.Flag = False
 
@@ -89,8 +90,12 @@ async def retry_tenant(
 
 class HoldRequest(sc.Reasoned):
     model_config = sc.example(reason="the migration of this customer", seconds=3600)
+
     seconds: float | None = Field(
-        default=None, gt=0, le=SECONDS_MAX, description="Release it by itself after so long"
+        default=None,
+        gt=0,
+        le=SECONDS_MAX,
+        description="The hold is released by itself after this time",
     )
 
 
@@ -101,7 +106,7 @@ async def hold_tenant(
     caller: CallerOf,
     asked: Annotated[HoldRequest | None, Body()] = None,
 ) -> HoldState:
-    """Hand out nothing of the tenant until it is released. Submits are accepted."""
+    """Hold a tenant: no worker claims its tasks until it is released. Submits are accepted."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
     asked = asked or HoldRequest()
@@ -126,7 +131,7 @@ async def release_tenant(
     caller: CallerOf,
     asked: Annotated[ReleaseRequest | None, Body()] = None,
 ) -> HoldState:
-    """Let the tenant's work go on, whoever held it."""
+    """Release a tenant, whoever holds it."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
     reason = asked.reason if asked else ""

@@ -1,4 +1,4 @@
-"""Triggers: tasks at a time."""
+"""The routes of triggers, which submit tasks at a time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SCHEDULES = [
 
 
 class NewTrigger(sc.Reasoned):
-    """One of `at`, `every` and `cron`."""
+    """A new trigger: give one of `at`, `every` and `cron`."""
 
     model_config = sc.example(
         one_of=_SCHEDULES,
@@ -61,7 +61,7 @@ class NewTrigger(sc.Reasoned):
     trigger_id: sc.TriggerId
     type: sc.TypeName
     payload: Any = None
-    at: sc.TimeText | None = Field(default=None, description="Once, then")
+    at: sc.TimeText | None = sc.optional("The one time at which the trigger fires")
     every: sc.DurationText | None = Field(default=None, examples=["15m"])
     cron: str | None = Field(default=None, max_length=200, examples=["0 3 * * *"])
     tz: str = Field(default="UTC", max_length=60, examples=["Asia/Shanghai"])
@@ -70,7 +70,7 @@ class NewTrigger(sc.Reasoned):
     misfire: Misfire = Misfire.ONCE
     overlap: Overlap = Overlap.ALLOW
     jitter: sc.DurationText = Field(default="0s", examples=["30s"])
-    replace: sc.Flag = Field(default=False, description="In the place of another of this id")
+    replace: sc.Flag = sc.flag("Replace a trigger of this id that is there")
 
 
 @router.post(
@@ -80,8 +80,8 @@ class NewTrigger(sc.Reasoned):
     **needs(Role.OPERATOR, 404, 409, large=NewTrigger),
 )
 async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) -> Any:
-    """Sent again with the same definition, it answers with the trigger that is there. The id that
-    a token of some tenants gives gets a suffix: `triggerId` of the answer has it."""
+    """Create a trigger. The same definition, sent again, returns the trigger that is there. The id
+    that a token of some tenants gives gets a suffix: `triggerId` of the answer has it."""
     if [new.at, new.every, new.cron].count(None) != 2:
         raise InvalidInput("give one of at, every and cron")
     tenant = caller.tenant_for(new.tenant)
@@ -135,8 +135,8 @@ def _moment(text: str) -> datetime:
 
 class TriggerQuery(sc.PageQuery):
     status: list[TriggerStatus] = sc.any_of(20)
-    tenant: sc.Tenant | sc.Absent = Field(default=None, description="Of this tenant")
-    cursor: sc.TriggerCursor | sc.Absent = Field(default=None, description=sc.FROM_BEFORE)
+    tenant: sc.Tenant | sc.Absent = sc.optional("The tenant of the triggers")
+    cursor: sc.TriggerCursor | sc.Absent = sc.optional(sc.FROM_BEFORE)
 
 
 @router.get("/api/triggers", **needs(Role.VIEWER))
@@ -189,7 +189,7 @@ async def _answer(
 
 
 class NextQuery(sc.Sent):
-    count: int = Field(default=10, ge=1, le=1000, description="So many")
+    count: int = Field(default=10, ge=1, le=1000, description="The number of fire times")
 
 
 @router.get("/api/triggers/{trigger_id}/next", **needs(Role.VIEWER, 404))
@@ -199,8 +199,8 @@ async def next_times(
     service: ServiceOf,
     caller: CallerOf,
 ) -> views.NextTimes:
-    """The next fire times of a trigger, in its own zone; for a paused one, those that it would
-    have."""
+    """The next fire times of a trigger, in its own zone. A paused trigger shows those that it
+    would have."""
     trigger = await visible_trigger(service, caller, trigger_id)
     upcoming = await (await service.app.schedule.get(trigger.id)).next(query.count)
     return {"triggerId": trigger.id, "next": [moment.isoformat() for moment in upcoming]}
@@ -223,12 +223,13 @@ class TriggerAsk(sc.Reasoned):
 @router.post("/api/triggers/{trigger_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_trigger(
     trigger_id: TriggerInPath,
-    command: Annotated[TriggerAsking, Path(description="What to do")],
+    command: Annotated[TriggerAsking, Path(description="The command for the trigger")],
     service: ServiceOf,
     caller: CallerOf,
     ask: Annotated[TriggerAsk | None, Body()] = None,
 ) -> views.TriggerAsked:
-    """`fire` makes a task now, whatever its policies say; its times stay."""
+    """Send a command to a trigger. `fire` submits a task now, whatever the policies say; the fire
+    times stay."""
     trigger = await visible_trigger(service, caller, trigger_id)
     handle = await service.acting_as(caller).schedule.get(trigger.id)
     why = ask.reason if ask else ""

@@ -1,4 +1,4 @@
-"""Workers: who runs, who shall stop, and more or fewer of them."""
+"""The routes of workers: list them, drain one, and scale the processes of this service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ router = Routes("workers")
 
 @router.get("/internal/workers", **needs(Role.VIEWER, everywhere=True))
 async def list_workers(service: ServiceOf) -> WorkerList:
-    """All that were seen lately, over all machines, and the processes of this service."""
+    """The workers of all machines that were seen lately, and the processes of this service."""
     store = service.app.store
     draining = await switches.draining(store)
     workers = await store.views.workers(live_within_seconds=LIVE_LEASES * service.settings.lease)
@@ -36,13 +36,13 @@ class Scaling(sc.Reasoned):
     model_config = sc.example(processes=4, reason="the evening's load")
 
     processes: Annotated[int, Field(ge=0, le=LIMIT), sc.NUMBER] = Field(
-        examples=[4], description="So many in all"
+        examples=[4], description="The number of processes in all"
     )
 
 
 @router.post("/internal/workers/scale", **needs(Role.ADMIN, 409, everywhere=True))
 async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
-    """Start worker processes of this service, or stop the newest; those finish what they run."""
+    """Start worker processes of this service, or stop the newest, which finish their tasks."""
     before, after = str(service.pool.state()["wanted"]), str(asked.processes)
     async with service.acting_as(caller).record_action(
         "scale", "workers", asked.reason, before=before, after=after
@@ -58,13 +58,18 @@ class DrainRequest(sc.Reasoned):
 @router.post("/internal/workers/{worker}/drain", **needs(Role.ADMIN, 404, everywhere=True))
 async def drain_worker(
     worker: Annotated[
-        str, Path(min_length=1, max_length=300, description="As the list of workers names it")
+        str,
+        Path(
+            min_length=1,
+            max_length=300,
+            description="The name of a worker, as the list of workers has it",
+        ),
     ],
     service: ServiceOf,
     caller: CallerOf,
     asked: Annotated[DrainRequest | None, Body()] = None,
 ) -> Drained:
-    """Ask a worker on any machine to finish what it runs, take nothing more, and end."""
+    """Ask a worker on any machine to drain: to finish its tasks, claim no more, and exit."""
     app, reason = service.app, asked.reason if asked else ""
     changed = await switches.drain_worker(
         app.store,

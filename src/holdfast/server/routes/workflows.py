@@ -49,7 +49,7 @@ class Application(Work):
     )
 
     wait_seconds: Annotated[float, Field(ge=0, le=WAIT_MAX_SECONDS), sc.NUMBER] = Field(
-        default=WAIT_SECONDS, description="How long to wait for the result; 0: not at all"
+        default=WAIT_SECONDS, description="The longest wait for the result; with 0 there is none"
     )
 
 
@@ -67,9 +67,10 @@ async def apply(
     idempotency_key: IdempotencyKey = None,
     traceparent: Traceparent = None,
 ) -> Response:
-    """200 with the result when it is there in time; 202 with the id when it is not, when the task
-    waits for a person, or when too many large results are asked for at once; 409 when it was
-    cancelled or rolled back. In each case it is kept."""
+    """Submit a task and wait for its result. The answer is 200 with the result when it is there in
+    time; 202 with the id when it is not, when the task waits for a person, or when too many large
+    results are requested at once; 409 when the task was cancelled or rolled back. The task is kept
+    in each case."""
     service, caller, seconds = service_of(request), caller_of(request), application.wait_seconds
     with ExitStack() as places:
         revoked: asyncio.Event | None = None
