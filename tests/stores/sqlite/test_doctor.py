@@ -128,7 +128,7 @@ async def test_a_status_that_does_not_suit_its_place_is_told(
     ask(path, "UPDATE states SET status = 'PENDING' WHERE n = 2")
     assert "I1" in kinds(await store.admin.doctor(fix=True, limit=LIMIT))
     (left,) = await store.admin.doctor(fix=False, limit=LIMIT)
-    assert (left.invariant, left.message) == ("I1", "is parked and PENDING")
+    assert (left.invariant, left.message) == ("I1", "the task is parked and PENDING")
 
 
 async def test_two_running_tasks_of_a_tenant_are_told(store: SqliteStore, path: Path) -> None:

@@ -41,27 +41,27 @@ def _base_time(row: Any, base: int) -> float | None:
         return None
 
 
-def audits(look: ReadView, limit: int, cursor: str | None) -> list[Audit]:
+def audits(view: ReadView, limit: int, cursor: str | None) -> list[Audit]:
     return [
         entry
-        for (body,) in look.rows("audits_newest", int(cursor or 0), limit)
+        for (body,) in view.rows("audits_newest", int(cursor or 0), limit)
         if (entry := codec.or_none(codec.decode_audit, body)) is not None
     ]
 
 
-def chain(look: ReadView, after: int, limit: int) -> Chain:
-    base, base_hash = look.row("chain_base")
-    head, head_hash = look.row("chain_head")
-    [strays] = look.row("audits_upto", base)
+def chain(view: ReadView, after: int, limit: int) -> Chain:
+    base, base_hash = view.row("chain_base")
+    head, head_hash = view.row("chain_head")
+    [strays] = view.row("audits_upto", base)
     return Chain(
         base=Anchor(seq=base, hash=base_hash),
         head=Anchor(seq=head, hash=head_hash),
         links=tuple(
             AuditLink(seq=n, entry=entry, hash=hash, odd=_odd(entry, at, body))
-            for n, at, body, hash in look.rows("audits_after", after, limit)
+            for n, at, body, hash in view.rows("audits_after", after, limit)
             if (entry := codec.or_none(codec.decode_audit, body)) is not None
         ),
-        base_at=_base_time(look.row("chain_base_at"), base),
+        base_at=_base_time(view.row("chain_base_at"), base),
         odd=f"{strays} entries are numbered before the base {base}" if strays else "",
     )
 

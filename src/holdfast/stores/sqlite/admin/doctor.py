@@ -1,13 +1,14 @@
-"""The doctor: do records, columns, lines, keys and counts agree?
+"""The doctor checks whether records, columns, lines, keys and counts agree.
 
-One consistent look, page by page, beside the running work. What can be derived from the records is
-mended afterwards by `repair.py`, in small steps that look again before they write.
+It reads one consistent view, page by page, while work goes on. Then `repair.py` mends what follows
+from the records, in small steps that read again before they write.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
@@ -32,7 +33,7 @@ PAGE = 500
 
 
 class Source(Protocol):
-    """A look or a transaction."""
+    """A read view or a transaction."""
 
     def row(self, name: str, *values: Any) -> Any: ...
     def rows(self, name: str, *values: Any) -> list[Any]: ...
@@ -49,7 +50,7 @@ class TaskRow(msgspec.Struct, frozen=True):
     error: str | None
     keep_until: float | None
     suspended_at: float | None
-    queued: int | None  # who has its number in its queue
+    queued: int | None  # the task that has its number in its queue
     row: RecordRow
 
     @property
@@ -62,11 +63,11 @@ class TaskRow(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> tuple[str, str, str]:
-        """The queue, place and status that the task counts as."""
+        """Return the queue, place and status that the task counts as."""
         return self.at.queue, *counted_as(self.at.place, self.row.status, self.leased)
 
 
-def found_in(values: Sequence[Any]) -> TaskRow:
+def task_row(values: Sequence[Any]) -> TaskRow:
     *columns, _ = TaskRow.__struct_fields__
     return TaskRow(
         **dict(zip(columns, values, strict=False)), row=record_row(values[len(columns) :])
@@ -74,22 +75,22 @@ def found_in(values: Sequence[Any]) -> TaskRow:
 
 
 class Numbers(msgspec.Struct):
-    """The highest of each kind."""
+    """The highest number of each kind."""
 
     task: int = 0
     ready: int = 0
     fence: int = 0
 
-    def saw(self, *, task: int = 0, ready: int = 0, fence: int = 0) -> None:
+    def include(self, *, task: int = 0, ready: int = 0, fence: int = 0) -> None:
         self.task, self.ready = max(self.task, task), max(self.ready, ready)
         self.fence = max(self.fence, fence)
 
 
 class Complaint(msgspec.Struct, frozen=True, kw_only=True):
-    invariant: str
     says: str
+    invariant: str = "I11"
     task_id: str | None = None
-    cure: str | None = None  # what `mending` does about it; None: nothing can be derived
+    cure: str | None = None  # the repair in `repair.py`; None: nothing can be derived
     n: int = 0
     name: str = ""
     total: tuple[str, str, str] = ("", "", "")
@@ -97,7 +98,7 @@ class Complaint(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Numbers | None = None
 
 
-def told(complaint: Complaint, *, mended: bool = False) -> Finding:
+def finding(complaint: Complaint, *, mended: bool = False) -> Finding:
     return Finding(
         invariant=complaint.invariant,
         task_id=complaint.task_id,
@@ -106,60 +107,56 @@ def told(complaint: Complaint, *, mended: bool = False) -> Finding:
     )
 
 
-def examine(look: Source, limit: int, seen: Callable[[int], None] | None = None) -> list[Complaint]:
-    found: list[Complaint] = []
-    for complaint in _everything(look, seen or _ignore):
-        found.append(complaint)
-        if len(found) >= limit:
-            break
-    return found
+def examine(view: Source, limit: int, seen: Callable[[int], None] | None = None) -> list[Complaint]:
+    """Return the first complaints, up to ``limit``; ``seen`` is called with the tasks examined."""
+    return list(islice(_examine(view, seen), limit))
 
 
-def _ignore(_: int) -> None: ...
-
-
-def _everything(look: Source, seen: Callable[[int], None]) -> Iterator[Complaint]:
+def _examine(view: Source, seen: Callable[[int], None] | None) -> Iterator[Complaint]:
     totals: Counter[tuple[str, str, str]] = Counter()
     lines: Counter[str] = Counter()
     given = Numbers()
-    for found in _all_tasks(look, seen):
+    for found in _all_tasks(view, seen):
         totals[found.total] += 1
         if found.line is not None and found.tenant is not None:
             lines[found.tenant] += 1
         row = found.at
-        given.saw(task=row.n, ready=abs(row.ready or 0), fence=max(row.fence, row.lease_fence or 0))
-        yield from of_task(look, found)
-    yield from _of_queues(look)
-    yield from _of_tenants(look, lines, given)
-    yield from _of_totals(look, totals)
-    yield from _of_numbers(look, given)
-    for name, says, cure in doctor_plans.examine(look):
-        yield Complaint(invariant="I11", says=says, cure=cure, name=name)
+        given.include(
+            task=row.n, ready=abs(row.ready or 0), fence=max(row.fence, row.lease_fence or 0)
+        )
+        yield from _of_task(view, found)
+    yield from _of_queues(view)
+    yield from _of_tenants(view, lines, given)
+    yield from _of_totals(view, totals)
+    yield from _of_numbers(view, given)
+    for name, says, cure in doctor_plans.examine(view):
+        yield Complaint(says=says, cure=cure, name=name)
 
 
-def _all_tasks(look: Source, seen: Callable[[int], None]) -> Iterator[TaskRow]:
+def _all_tasks(view: Source, seen: Callable[[int], None] | None) -> Iterator[TaskRow]:
     last = number = 0
-    while page := look.rows("doctor_tasks", last, PAGE):
-        yield from map(found_in, page)
+    while page := view.rows("doctor_tasks", last, PAGE):
+        yield from map(task_row, page)
         last = page[-1][10]
         number += len(page)
-        seen(number)
+        if seen is not None:
+            seen(number)
 
 
-def of_task(look: Source, found: TaskRow) -> Iterator[Complaint]:
+def _of_task(view: Source, found: TaskRow) -> Iterator[Complaint]:
     row = found.at
     try:
         task = task_of(found.row)
     except SerialisationError as error:
         says = f"{error}; restore the row from a backup or delete it"
-        yield Complaint(invariant="I11", task_id=row.id, says=says, cure="aside", n=row.n)
+        yield Complaint(task_id=row.id, says=says, cure="aside", n=row.n)
         return
     for invariant, says, cure in (
         *_columns(found, task),
         *_place(found, task),
-        *_tenant(look, row, task),
-        *_key(look, task),
-        *_rules(look, task),
+        *_tenant(view, row, task),
+        *_key(view, task),
+        *_rules(view, task),
     ):
         yield Complaint(invariant=invariant, task_id=row.id, says=says, cure=cure, n=row.n)
 
@@ -175,7 +172,7 @@ def _columns(found: TaskRow, task: Task) -> Said:
 
 
 def columns_of(task: Task) -> dict[str, Any]:
-    """The columns that follow from the record alone."""
+    """Return the columns that follow from the record alone."""
     return {
         "id": task.id,
         "tenant": task.tenant,
@@ -200,50 +197,53 @@ def _place(found: TaskRow, task: Task) -> Said:
         ("the settled", task.settled_at is not None, place == Place.SETTLED),
     ):
         if inside != belongs:
-            yield "I1", f"is {task.place} and {'in' if inside else 'not in'} {name}", "place"
+            says = f"the task is {task.place} and {'in' if inside else 'not in'} {name}"
+            yield "I1", says, "place"
     if not fits(task.status, task.place):
-        yield "I1", f"is {task.place} and {task.status}", "place"
+        yield "I1", f"the task is {task.place} and {task.status}", "place"
     if found.leased and place != START.leaves:
-        yield "I3", f"is {place} with lease {task.lease}", "place"
+        yield "I3", f"the task is {place} and has the lease {task.lease}", "place"
 
 
-def _tenant(look: Source, row: TaskPosition, task: Task) -> Said:
+def _tenant(view: Source, row: TaskPosition, task: Task) -> Said:
     if task.tenant is None or task.place not in ACTIVE:
         return
-    (active,) = look.row("tenant_active", task.tenant) or (None,)
+    (active,) = view.row("tenant_active", task.tenant) or (None,)
     if active != row.n:
-        yield "I2", f"is {task.place}, but number {active} is active for {task.tenant}", "active"
+        says = f"the task is {task.place}, but number {active} is active for {task.tenant}"
+        yield "I2", says, "active"
 
 
-def _key(look: Source, task: Task) -> Said:
+def _key(view: Source, task: Task) -> Said:
     if task.key is None:
         return
-    owner = look.row("key_owner", task.tenant or "", task.key)
+    owner = view.row("key_owner", task.tenant or "", task.key)
     if owner is None:
-        yield "I10", f"does not own its key {task.key}: nobody does", "key"
+        yield "I10", f"the task's key {task.key} belongs to no task", "key"
     elif owner[0] != task.id:
-        yield "I10", f"does not own its key {task.key}: {owner[0]} does", None
+        yield "I10", f"the task's key {task.key} belongs to {owner[0]}", None
 
 
-def _rules(look: Source, task: Task) -> Said:
+def _rules(view: Source, task: Task) -> Said:
     if task.pause_requested and task.place in STOPPED:
-        yield "I14", "rests with a pause still asked for", None
-    # Both were written by its last failure: a limit that was lowered since then is not meant.
+        yield "I14", "the task is stopped, but a pause is still requested", None
+    # Its last failure has written both: a limit that was lowered since then does not matter.
     if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
-        yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}", None
+        says = f"the task runs again after failure {task.failures} of {task.retry_max}"
+        yield "I16", says, None
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
-        stages = bodies_of(look.rows("bodies_get", task.order)).stages
+        stages = bodies_of(view.rows("bodies_get", task.order)).stages
         kept = sum(stage.index <= task.last_completed for stage in stages)
         if kept != done:
-            yield "I7", f"{kept} stages are kept, {done} were completed", None
+            yield "I7", f"{kept} stages are stored, but {done} were completed", None
         elif wrong := describe_mismatch(task, stages):
-            yield "I7", f"its record {wrong}", "stages"
-        yield from _checkpoint(look, task)
+            yield "I7", f"the task's record {wrong}", "stages"
+        yield from _checkpoint(view, task)
 
 
-def _checkpoint(look: Source, task: Task) -> Said:
-    found = look.row("checkpoint_get", task.order)
+def _checkpoint(view: Source, task: Task) -> Said:
+    found = view.row("checkpoint_get", task.order)
     if found is None:
         return
     try:
@@ -252,81 +252,66 @@ def _checkpoint(look: Source, task: Task) -> Said:
         yield "I7", f"{error}", None
         return
     if index != task.last_completed:
-        yield "I7", f"the checkpoint is at {index}, the record at {task.last_completed}", None
+        says = f"the checkpoint is at stage {index}, the record at {task.last_completed}"
+        yield "I7", says, None
 
 
-def _of_queues(look: Source) -> Iterator[Complaint]:
-    """Numbers in queues, and leases, that belong to no task."""
+def _of_queues(view: Source) -> Iterator[Complaint]:
+    """Yield the numbers in queues, and the leases, that belong to no task."""
     last: tuple[str, int] = ("", -(1 << 62))
-    while page := look.rows("doctor_ready", *last, PAGE):
+    while page := view.rows("doctor_ready", *last, PAGE):
         for queue, number, n, own in page:
             if own != number:
-                says = f"queue {queue} has number {number} for task {n}, which is not there"
-                yield Complaint(
-                    invariant="I11", says=says, cure="queue", n=n, name=queue, by=number
-                )
+                says = f"queue {queue} has number {number} for task {n}, which is not in it"
+                yield Complaint(says=says, cure="queue", n=n, name=queue, by=number)
         last = page[-1][0], page[-1][1]
-    for (n,) in look.rows("doctor_leases"):
-        yield Complaint(invariant="I11", says=f"a lease is for task {n}", cure="lease", n=n)
+    for (n,) in view.rows("doctor_leases"):
+        says = f"a lease is for task number {n}, which does not exist"
+        yield Complaint(says=says, cure="lease", n=n)
 
 
-def _of_tenants(look: Source, lines: Counter[str], given: Numbers) -> Iterator[Complaint]:
+def _of_tenants(view: Source, lines: Counter[str], given: Numbers) -> Iterator[Complaint]:
     last = ""
-    while page := look.rows("doctor_tenants", last, PAGE):
+    while page := view.rows("doctor_tenants", last, PAGE):
         for tenant, active, fence, waiting in page:
-            given.saw(fence=fence)
-            yield from _of_tenant(look, tenant, active, waiting, lines.pop(tenant, 0))
+            given.include(fence=fence)
+            for says in _of_tenant(view, tenant, active, waiting, lines.pop(tenant, 0)):
+                yield Complaint(says=f"tenant {tenant} {says}", cure="line", name=tenant)
         last = page[-1][0]
     for tenant, count in lines.items():
-        yield Complaint(
-            invariant="I11",
-            says=f"{tenant} has {count} in line and no row",
-            cure="line",
-            name=tenant,
-        )
+        says = f"tenant {tenant} has {count} tasks in line, but no row"
+        yield Complaint(says=says, cure="line", name=tenant)
 
 
 def _of_tenant(
-    look: Source, tenant: str, active: int | None, waiting: int, lined: int
-) -> Iterator[Complaint]:
-    def complaint(says: str) -> Complaint:
-        return Complaint(invariant="I11", says=f"{tenant} {says}", cure="line", name=tenant)
-
+    view: Source, tenant: str, active: int | None, waiting: int, lined: int
+) -> Iterator[str]:
     if waiting != lined:
-        yield complaint(f"counts {waiting} in line, there are {lined}")
+        yield f"counts {waiting} tasks in line, but there are {lined}"
     if active is None:
         if lined:
-            yield complaint(f"has {lined} in line and no active task")
-        return
-    if not may_be_active(look, active, tenant):
-        yield complaint(f"says that number {active} is active, which is gone or settled")
+            yield f"has {lined} tasks in line, but no active task"
+    elif not may_be_active(view, active, tenant):
+        yield f"names number {active} as active, which is gone or settled"
 
 
-def may_be_active(look: Source, n: int, tenant: str) -> bool:
-    found = look.row("state_of", n)
+def may_be_active(view: Source, n: int, tenant: str) -> bool:
+    found = view.row("state_of", n)
     return found is not None and found[1] != Place.SETTLED and found[5] == tenant
 
 
-def _of_totals(look: Source, counted: Counter[tuple[str, str, str]]) -> Iterator[Complaint]:
-    stored = {(q, place, status): n for q, place, status, n in look.rows("totals_all")}
+def _of_totals(view: Source, counted: Counter[tuple[str, str, str]]) -> Iterator[Complaint]:
+    stored = {(q, place, status): n for q, place, status, n in view.rows("totals_all")}
     for total in sorted(stored.keys() | counted.keys()):
-        says, is_ = stored.get(total, 0), counted[total]
-        if says != is_:
-            yield Complaint(
-                invariant="I11",
-                says=f"{' '.join(total)} is counted as {says}, there are {is_}",
-                cure="total",
-                total=total,
-                by=is_ - says,
-            )
+        missing = counted[total] - stored.get(total, 0)
+        if missing:
+            there, count = counted[total], stored.get(total, 0)
+            says = f"{' '.join(total)} is counted as {count}, but there are {there}"
+            yield Complaint(says=says, cure="total", total=total, by=missing)
 
 
-def _of_numbers(look: Source, seen: Numbers) -> Iterator[Complaint]:
-    given = Numbers(*look.row("sequences_get"))
+def _of_numbers(view: Source, seen: Numbers) -> Iterator[Complaint]:
+    given = Numbers(*view.row("sequences_get"))
     if given.task < seen.task or given.ready < seen.ready or given.fence < seen.fence:
-        yield Complaint(
-            invariant="I11",
-            says=f"numbers stand at {given}, {seen} were given out",
-            cure="numbers",
-            numbers=seen,
-        )
+        says = f"the sequences are at {given}, but {seen} were given out"
+        yield Complaint(says=says, cure="numbers", numbers=seen)

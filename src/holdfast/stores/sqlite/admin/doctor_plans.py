@@ -1,6 +1,6 @@
-"""The doctor of triggers and plans: do records agree with columns, and plans with their members?
+"""The doctor checks whether triggers and plans agree with their columns, and plans with members.
 
-The record is right, and the columns follow it. What a plan counts follows from its members.
+The record is right, and the columns follow it. The counts of a plan follow from its members.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class PlanComplaint(NamedTuple):
     cure: str | None = None  # see `CURES`
 
 
-def examine(look: Source) -> Iterator[PlanComplaint]:
-    for row in _pages(look, "doctor_triggers"):
+def examine(view: Source) -> Iterator[PlanComplaint]:
+    for row in _pages(view, "doctor_triggers"):
         yield from _of_trigger(row)
-    for row in _pages(look, "doctor_plans"):
-        yield from _of_plan(look, row)
+    for row in _pages(view, "doctor_plans"):
+        yield from _of_plan(view, row)
 
 
-def _pages(look: Source, name: str) -> Iterator[Any]:
+def _pages(view: Source, name: str) -> Iterator[Any]:
     last = ""
-    while page := look.rows(name, last, PAGE):
+    while page := view.rows(name, last, PAGE):
         yield from page
         last = page[-1][0]
 
@@ -57,7 +57,7 @@ def _of_trigger(row: Any) -> Iterator[PlanComplaint]:
         trigger = trigger_rows.trigger_of(row[-1])
     except SerialisationError as error:
         yield PlanComplaint(
-            columns.id, f"{name}: {error}; save it anew or remove it", "trigger-aside"
+            columns.id, f"{name}: {error}; save the trigger again or remove it", "trigger-aside"
         )
         return
     due = trigger_rows.columns_of(trigger, columns.boot or 0)
@@ -67,7 +67,7 @@ def _of_trigger(row: Any) -> Iterator[PlanComplaint]:
             says = f"{name}: column {column} is {value!r}, the record says {wanted!r}"
             yield PlanComplaint(columns.id, says, cure)
     if trigger.status in LEASE and trigger.trigger_at is None:
-        yield PlanComplaint(columns.id, f"{name}: is {trigger.status} and waits for no time")
+        yield PlanComplaint(columns.id, f"{name} is {trigger.status}, but has no fire time")
 
 
 def _mend_trigger(txn: Txn, name: str) -> bool:
@@ -90,33 +90,33 @@ def _set_trigger_aside(txn: Txn, name: str) -> bool:
 # -- plans
 
 
-def _of_plan(look: Source, row: Any) -> Iterator[PlanComplaint]:
+def _of_plan(view: Source, row: Any) -> Iterator[PlanComplaint]:
     plan_id, _, created_at, *columns, body = row
     try:
         plan = rows.plan_of(body, rows.NO_LEASE)
-        there = _count_members(look, plan)
-        codec.decode_plan_tasks((look.row("plan_tasks_of", plan_id) or ("",))[0].encode())
+        there = _count_members(view, plan)
+        codec.decode_plan_tasks((view.row("plan_tasks_of", plan_id) or ("",))[0].encode())
     except SerialisationError as error:
         yield PlanComplaint(
-            plan_id, f"plan {plan_id}: {error}; restore it from a backup", "plan-aside"
+            plan_id, f"plan {plan_id}: {error}; restore the plan from a backup", "plan-aside"
         )
         return
     wanted = (plan.id, plan.created_at, *rows.columns_of(plan))
     if (plan_id, created_at, *columns) != wanted:
         cure = "plan-columns" if (plan_id, created_at) == wanted[:2] else None
         yield PlanComplaint(
-            plan_id, f"plan {plan_id}: columns {columns}, the record says {wanted}", cure
+            plan_id, f"plan {plan_id}: its columns are {columns}, the record says {wanted}", cure
         )
     counts, members = _format_counts(plan.counts), _format_counts(there)
     if counts != members:
-        says = f"plan {plan_id} counts {counts}, its members are {members}"
+        says = f"plan {plan_id} counts {counts}, but its members are {members}"
         yield PlanComplaint(plan_id, says, "plan-counts")
 
 
-def _count_members(look: Source, plan: Plan) -> tuple[Counts, ...]:
+def _count_members(view: Source, plan: Plan) -> tuple[Counts, ...]:
     """Return the members of a plan by wave and state."""
     waves: list[Counter[MemberState]] = [Counter() for _ in plan.waves]
-    for number, state, version in look.rows("plan_members_of", plan.id):
+    for number, state, version in view.rows("plan_members_of", plan.id):
         wave = bisect_right(plan.waves, number)
         if not 0 <= wave < len(waves):
             raise SerialisationError(f"member {number} of {plan.total} is in no wave")
@@ -148,7 +148,7 @@ def _mend_plan(txn: Txn, name: str) -> bool:
 def _recount(txn: Txn, name: str) -> bool:
     found = _read_plan(txn, name)
     if found is None or found[3]:
-        return False  # its driver would write over it with what he has read before
+        return False  # its driver would overwrite the counts with those that it has read before
     n, plan, *_ = found
     mended = msgspec.structs.replace(plan, counts=tuple(dict(c) for c in _count_members(txn, plan)))
     txn.run("plan_put", n, *rows.columns_of(mended), rows.body_of(mended))

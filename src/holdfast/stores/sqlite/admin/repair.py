@@ -1,4 +1,4 @@
-"""The repairs that `doctor` can make: all that follows from the records."""
+"""The repairs that `doctor` can make: everything that follows from the records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from holdfast.stores.sqlite.admin.doctor import (
     Complaint,
     TaskRow,
     columns_of,
-    found_in,
+    finding,
     may_be_active,
-    told,
+    task_row,
 )
 from holdfast.stores.sqlite.tasks.placement import enter, set_aside
 from holdfast.stores.sqlite.tasks.queue import lose
@@ -29,16 +29,24 @@ BATCH = 100  # in one transaction: others must get their turn
 
 
 def mend(txn: Txn, complaints: Sequence[Complaint]) -> list[Finding]:
-    return [told(c, mended=c.cure is not None and _CURES[c.cure](txn, c)) for c in complaints]
+    return [finding(complaint, mended=_mend(txn, complaint)) for complaint in complaints]
+
+
+def _mend(txn: Txn, complaint: Complaint) -> bool:
+    cure = complaint.cure or ""
+    if cure in doctor_plans.CURES:
+        return doctor_plans.CURES[cure](txn, complaint.name)
+    if cure in _TASK_CURES:
+        found = _read(txn, complaint.n)
+        return found is not None and _TASK_CURES[cure](txn, *found)
+    return cure in _CURES and _CURES[cure](txn, complaint)
 
 
 def _read(txn: Txn, n: int) -> tuple[TaskRow, Task] | None:
     values = txn.row("doctor_task", n)
-    if values is None:
-        return None
-    found = found_in(values)
-    task = txn.read(found.row)
-    return (found, task) if task else None
+    row = None if values is None else task_row(values)
+    task = None if row is None else txn.read(row.row)
+    return None if row is None or task is None else (row, task)
 
 
 def _aside(txn: Txn, complaint: Complaint) -> bool:
@@ -50,58 +58,51 @@ def _aside(txn: Txn, complaint: Complaint) -> bool:
     return False
 
 
-def _columns(txn: Txn, complaint: Complaint) -> bool:
-    """The record is right; the columns follow it."""
-    found = _read(txn, complaint.n)
-    if found is None:
-        return False
-    _rewrite(txn, *found, place=Place(found[0].at.place))
+def _columns(txn: Txn, found: TaskRow, task: Task) -> bool:
+    """Write the columns as the record says."""
+    _rewrite(txn, found, task, place=Place(found.at.place))
     return True
 
 
-def _place(txn: Txn, complaint: Complaint) -> bool:
-    found = _read(txn, complaint.n)
-    if found is None:
-        return False
-    there, task = found
-    place, queued = Place(there.at.place), there.queued == there.at.n
+def _place(txn: Txn, found: TaskRow, task: Task) -> bool:
+    place, queued = Place(found.at.place), found.queued == found.at.n
     if queued and task.status in START.to:
         place = Place.READY
     if (task.settled_at is not None) != (place is Place.SETTLED):
-        return False  # which of the two is right cannot be told
-    if place is Place.READY and not queued and not there.leased:
-        return _recover(txn, there)
-    if not there.leased and not fits(task.status, place):
+        return False  # which of the two is right cannot be decided
+    if place is Place.READY and not queued and not found.leased:
+        return _recover(txn, found)
+    if not found.leased and not fits(task.status, place):
         return False
-    if there.leased and place is not Place.READY:
-        txn.add("lease_delete", there.at.n)
-    if queued and (there.leased or place is not Place.READY):
-        txn.add("ready_delete", (there.at.queue, there.at.ready))
-    _rewrite(txn, there, task, place=place)
+    if found.leased and place is not Place.READY:
+        txn.add("lease_delete", found.at.n)
+    if queued and (found.leased or place is not Place.READY):
+        txn.add("ready_delete", (found.at.queue, found.at.ready))
+    _rewrite(txn, found, task, place=place)
     return True
 
 
-def _recover(txn: Txn, there: TaskRow) -> bool:
+def _recover(txn: Txn, found: TaskRow) -> bool:
     """Put a task that is in no queue and has no lease back, as if its lease had been lost."""
-    lost = there.at._replace(
-        lease_version=there.at.version + 1,
+    lost = found.at._replace(
+        lease_version=found.at.version + 1,
         lease_at=txn.wall,
         lease_id="",
         owner="",
-        lease_fence=there.at.fence,
+        lease_fence=found.at.fence,
         until=txn.now,
     )
-    task = txn.read(there.row._replace(position=lost))
+    task = txn.read(found.row._replace(position=lost))
     if task is None:
         return False
     lose(txn, task, lost, counted=False)
     txn.count(task.queue, task.place, task.status, 1)  # it was never counted as that
-    txn.count(*there.total, -1)
+    txn.count(*found.total, -1)
     return True
 
 
 def _rewrite(txn: Txn, found: TaskRow, task: Task, *, place: Place) -> None:
-    """The row as its record and its place want it."""
+    """Write the row as its record and its place require."""
     row, columns = found.at, columns_of(task)
     leased = found.leased and place is Place.READY
     txn.run(
@@ -119,17 +120,15 @@ def _rewrite(txn: Txn, found: TaskRow, task: Task, *, place: Place) -> None:
         txn.tenant(task.tenant).waiting += 1 if found.line is None else -1
 
 
-def _stages(txn: Txn, complaint: Complaint) -> bool:
+def _stages(txn: Txn, found: TaskRow, task: Task) -> bool:
     """Write the names of the committed stages into the record."""
-    found = _read(txn, complaint.n)
-    if found is None or found[0].leased:
+    if found.leased:
         return False  # its holder writes the code's stages
-    task = found[1]
-    right = recover_names(task, bodies_of(txn.rows("bodies_get", complaint.n)).stages)
+    right = recover_names(task, bodies_of(txn.rows("bodies_get", found.at.n)).stages)
     if right is None:
         return False
     named = msgspec.structs.replace(task, stages=right)
-    txn.add("task_head", (complaint.n, msgspec.Raw(codec.encode_task(named))))
+    txn.add("task_head", (found.at.n, msgspec.Raw(codec.encode_task(named))))
     return True
 
 
@@ -146,32 +145,27 @@ def _lease(txn: Txn, complaint: Complaint) -> bool:
     return True
 
 
-def _active(txn: Txn, complaint: Complaint) -> bool:
+def _active(txn: Txn, found: TaskRow, task: Task) -> bool:
     """Make the running task its tenant's active one, or let a ready one enter again."""
-    found = _read(txn, complaint.n)
-    if found is None or found[1].tenant is None:
+    if task.tenant is None:
         return False
-    there, task = found
-    tenant = txn.tenant(task.tenant)  # type: ignore[arg-type]
+    tenant = txn.tenant(task.tenant)
     active = txn.row("state_of", tenant.active) if tenant.active is not None else None
-    if there.leased and (active is None or not active[6]):
+    if found.leased and (active is None or not active[6]):
         tenant.active, tenant.rests = task.order, False
         return True
     if task.place is Place.READY:
-        txn.leave_place(there.at, task.tenant)
+        txn.leave_place(found.at, task.tenant)
         enter(txn, task, task)  # to its queue if the line is open, else behind the active task
         return True
     return False
 
 
-def _key(txn: Txn, complaint: Complaint) -> bool:
-    found = _read(txn, complaint.n)
-    if found is None or found[1].key is None:
+def _key(txn: Txn, _: TaskRow, task: Task) -> bool:
+    tenant = task.tenant or ""
+    if task.key is None or txn.row("key_owner", tenant, task.key) is not None:
         return False
-    task = found[1]
-    if txn.row("key_owner", task.tenant or "", task.key) is not None:
-        return False
-    txn.add("key_put", (task.tenant or "", task.key, task.id))
+    txn.add("key_put", (tenant, task.key, task.id))
     return True
 
 
@@ -185,13 +179,9 @@ def _line(txn: Txn, complaint: Complaint) -> bool:
 
 
 def _total(txn: Txn, complaint: Complaint) -> bool:
-    # By difference: whatever was counted since the look stays counted.
+    # By difference: whatever was counted since the check stays counted.
     txn.count(*complaint.total, complaint.by)
     return True
-
-
-def _of_plans(txn: Txn, complaint: Complaint) -> bool:
-    return doctor_plans.CURES[complaint.cure or ""](txn, complaint.name)
 
 
 def _numbers(txn: Txn, complaint: Complaint) -> bool:
@@ -201,17 +191,18 @@ def _numbers(txn: Txn, complaint: Complaint) -> bool:
     return True
 
 
-_CURES: dict[str, Callable[[Txn, Complaint], bool]] = {
-    "aside": _aside,
+_TASK_CURES: dict[str, Callable[[Txn, TaskRow, Task], bool]] = {
     "columns": _columns,
     "place": _place,
     "stages": _stages,
-    "queue": _queue,
-    "lease": _lease,
     "active": _active,
     "key": _key,
+}
+_CURES: dict[str, Callable[[Txn, Complaint], bool]] = {
+    "aside": _aside,
+    "queue": _queue,
+    "lease": _lease,
     "line": _line,
     "total": _total,
     "numbers": _numbers,
-    **dict.fromkeys(doctor_plans.CURES, _of_plans),
 }

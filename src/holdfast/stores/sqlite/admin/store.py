@@ -56,7 +56,7 @@ class SqliteAdmin:
         opened = self._door()
         found = await opened.readers.do(partial(doctor.examine, limit=limit, seen=seen))
         if not fix:
-            return [doctor.told(complaint) for complaint in found]
+            return [doctor.finding(complaint) for complaint in found]
         return [
             finding
             for start in range(0, len(found), repair.BATCH)

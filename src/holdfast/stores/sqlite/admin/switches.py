@@ -69,10 +69,10 @@ def _stored_hold(txn: Txn, tenant: str) -> SwitchSetting | None:
     return codec.or_none(codec.decode_thrown, found[0]) if found else None
 
 
-def switches(look: ReadView) -> list[SwitchSetting]:
+def switches(view: ReadView) -> list[SwitchSetting]:
     found = [
         SwitchSetting(switch=Switch(switch), name=name, by=_decode_by(by), at=at)
-        for switch, name, at, by in look.rows("switches_all")
+        for switch, name, at, by in view.rows("switches_all")
     ]
-    holds = (codec.or_none(codec.decode_thrown, body) for _, body in look.rows("holds_all"))
+    holds = (codec.or_none(codec.decode_thrown, body) for _, body in view.rows("holds_all"))
     return found + [hold for hold in holds if hold is not None]

@@ -91,39 +91,39 @@ class SqlitePlans:
         return await self._door().readers.do(read)
 
 
-def load(look: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:
-    return [_load(look, plan_id) for plan_id in plan_ids]
+def load(view: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:
+    return [_load(view, plan_id) for plan_id in plan_ids]
 
 
-def _load(look: ReadView, plan_id: str) -> Plan | None:
-    found = look.row("plan_of", plan_id)
+def _load(view: ReadView, plan_id: str) -> Plan | None:
+    found = view.row("plan_of", plan_id)
     if found is None:
         return None
     row = plan_verbs.PlanRow(*found)
     return readable(plan_id, row.body, row.held)
 
 
-def tasks_of(look: ReadView, plan_id: str) -> PlanTasks | None:
-    found = look.row("plan_tasks_of", plan_id)
+def tasks_of(view: ReadView, plan_id: str) -> PlanTasks | None:
+    found = view.row("plan_tasks_of", plan_id)
     return codec.decode_plan_tasks(found[0].encode()) if found else None
 
 
-def members_of(look: ReadView, plan_id: str) -> dict[int, Member]:
-    found = look.each("plan_members_of", plan_id)
+def members_of(view: ReadView, plan_id: str) -> dict[int, Member]:
+    found = view.each("plan_members_of", plan_id)
     return {number: member_of(state, version) for number, state, version in found}
 
 
-def events(look: ReadView, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
+def events(view: ReadView, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
     found: list[PlanEvent] = []
-    for (body,) in look.each("plan_events_of", plan_id, after_version):
+    for (body,) in view.each("plan_events_of", plan_id, after_version):
         if len(found) >= limit:
             break
         found += events_of(body)
     return found
 
 
-def find(look: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
-    rows = list(islice(_newest(look, set(statuses), before, limit + 1), limit + 1))
+def find(view: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
+    rows = list(islice(_newest(view, set(statuses), before, limit + 1), limit + 1))
     plans = (readable(plan_id, body, PlanLease(*held)) for _, plan_id, *held, body in rows[:limit])
     more = len(rows) > limit
     return PlanPage(
@@ -132,10 +132,10 @@ def find(look: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mar
     )
 
 
-def _newest(look: ReadView, statuses: set[PlanStatus], before: Mark, limit: int) -> Iterator[Any]:
+def _newest(view: ReadView, statuses: set[PlanStatus], before: Mark, limit: int) -> Iterator[Any]:
     if not statuses:
-        return look.each("plans_any", *before, limit)
-    parts = [look.each("plans_of_status", status, *before, limit) for status in statuses]
+        return view.each("plans_any", *before, limit)
+    parts = [view.each("plans_of_status", status, *before, limit) for status in statuses]
     return merge(*parts, key=itemgetter(0, 1), reverse=True)
 
 

@@ -27,11 +27,11 @@ EVER = float("inf")
 Rows = Iterator[RecordRow]
 
 
-def find(look: ReadView, where: Filter, limit: int, cursor: str | None) -> Page:
+def find(view: ReadView, where: Filter, limit: int, cursor: str | None) -> Page:
     seen_limit = max(limit + 1, LOOK_LIMIT)
     found: list[Task] = []
     seen, last = 0, ""
-    for row in islice(newest(look, where, cursor or TOP, seen_limit), seen_limit):
+    for row in islice(newest(view, where, cursor or TOP, seen_limit), seen_limit):
         task = readable(row)
         if task is not None and where.matches(task):
             if len(found) == limit:
@@ -41,7 +41,7 @@ def find(look: ReadView, where: Filter, limit: int, cursor: str | None) -> Page:
     return Page(tasks=tuple(found), cursor=last if seen == seen_limit else None)
 
 
-def newest(look: ReadView, where: Filter, before: str, limit: int) -> Rows:
+def newest(view: ReadView, where: Filter, before: str, limit: int) -> Rows:
     statuses = tuple(dict.fromkeys(where.statuses or Status))
     suspended = SUSPENDED.issuperset(statuses)
     parts: list[tuple[Any, ...]]
@@ -53,11 +53,11 @@ def newest(look: ReadView, where: Filter, before: str, limit: int) -> Rows:
         parts = [("find_plan", where.plan)]
     elif where.tenant is not None:
         parts = [("find_tenant", where.tenant)]
-    elif suspended and _is_narrow(look, where, statuses):
+    elif suspended and _is_narrow(view, where, statuses):
         parts = [("find_suspended", status, *_span(where)) for status in statuses]
     else:
-        parts = _groups(look, where, statuses)
-    return _merge_pages(map(record_row, look.each(*part, before, limit)) for part in parts)
+        parts = _groups(view, where, statuses)
+    return _merge_pages(map(record_row, view.each(*part, before, limit)) for part in parts)
 
 
 def _merge_pages(parts: Iterable[Rows]) -> Rows:
@@ -66,10 +66,10 @@ def _merge_pages(parts: Iterable[Rows]) -> Rows:
     return (next(same) for _, same in groupby(rows, key=attrgetter("position.id")))
 
 
-def _groups(look: ReadView, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
+def _groups(view: ReadView, where: Filter, statuses: Iterable[Status]) -> list[tuple[Any, ...]]:
     """Return a query for each status, type and queue that may match."""
     if where.statuses or where.type is not None or where.queue is not None:
-        groups = list(islice(_all_groups(look, where, statuses), GROUPS_LIMIT + 1))
+        groups = list(islice(_all_groups(view, where, statuses), GROUPS_LIMIT + 1))
         if len(groups) <= GROUPS_LIMIT:
             named = [("find_group", *group) for group in groups if where.queue in (None, group[2])]
             return [*named, ("find_leased",)]
@@ -77,21 +77,21 @@ def _groups(look: ReadView, where: Filter, statuses: Iterable[Status]) -> list[t
 
 
 def _all_groups(
-    look: ReadView, where: Filter, statuses: Iterable[Status]
+    view: ReadView, where: Filter, statuses: Iterable[Status]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield each group, stepping from one to the next past all the tasks between them."""
     for status in statuses:
         group = (str(status), where.type or "", "")
-        while (group := look.row("find_next_group", *group, TOP)) is not None:
+        while (group := view.row("find_next_group", *group, TOP)) is not None:
             if group[0] != status or where.type not in (None, group[1]):
                 break
             yield group
 
 
-def _is_narrow(look: ReadView, where: Filter, statuses: Iterable[Status]) -> bool:
+def _is_narrow(view: ReadView, where: Filter, statuses: Iterable[Status]) -> bool:
     """A span of time is asked for, with few enough tasks in it to put them in order."""
     return (where.updated_after is not None or where.updated_before is not None) and not any(
-        look.row("find_many_suspended", status, *_span(where), DATED_LIMIT) for status in statuses
+        view.row("find_many_suspended", status, *_span(where), DATED_LIMIT) for status in statuses
     )
 
 

@@ -42,10 +42,10 @@ def _timings(row: Any) -> Timings:
     )
 
 
-def stats(look: ReadView, clock: StoreClock) -> Stats:
+def stats(view: ReadView, clock: StoreClock) -> Stats:
     by_status: Counter[Status] = Counter()
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
-    for queue, place, status, count in look.rows("totals_all"):
+    for queue, place, status, count in view.rows("totals_all"):
         by_status[Status(status)] += count
         by_queue[queue][Place(place)] += count
     return Stats(
@@ -60,29 +60,29 @@ def stats(look: ReadView, clock: StoreClock) -> Stats:
                 count=count,
                 dwell_seconds=seconds,
             )
-            for queue, type, before, after, count, seconds in look.rows("moves_all")
+            for queue, type, before, after, count, seconds in view.rows("moves_all")
         ),
-        refused=dict(look.rows("refusals_all")),
-        heads=_heads(look, [queue for queue, places in by_queue.items() if places[Place.READY]]),
+        refused=dict(view.rows("refusals_all")),
+        heads=_heads(view, [queue for queue, places in by_queue.items() if places[Place.READY]]),
         now=clock.now(),
-        checkpoints=look.row("checkpoints_open")[0],
-        locks=look.row("locks_held")[0],
-        timings=tuple(_timings(row) for row in look.rows("timings_all")),
-        late_seconds=late(_waits(look, clock)),
+        checkpoints=view.row("checkpoints_open")[0],
+        locks=view.row("locks_held")[0],
+        timings=tuple(_timings(row) for row in view.rows("timings_all")),
+        late_seconds=late(_waits(view, clock)),
     )
 
 
-def _waits(look: ReadView, clock: StoreClock) -> dict[Awaited, float | None]:
+def _waits(view: ReadView, clock: StoreClock) -> dict[Awaited, float | None]:
     now = clock.now()
     return {
-        Awaited.LEASE: _wait(look.row("leases_first"), now),
-        Awaited.TASK: _wait(look.row("due_next"), now),
+        Awaited.LEASE: _wait(view.row("leases_first"), now),
+        Awaited.TASK: _wait(view.row("due_next"), now),
         Awaited.TRIGGER: _sooner(
-            _wait(look.row("triggers_first"), clock.wall()),
-            _wait(look.row("triggers_first_lease"), now),
+            _wait(view.row("triggers_first"), clock.wall()),
+            _wait(view.row("triggers_first_lease"), now),
         ),
         Awaited.PLAN: _sooner(
-            _wait(look.row("plans_first"), now), _wait(look.row("plans_first_lease"), now)
+            _wait(view.row("plans_first"), now), _wait(view.row("plans_first_lease"), now)
         ),
     }
 
@@ -96,39 +96,39 @@ def _sooner(*waits: float | None) -> float | None:
     return min((wait for wait in waits if wait is not None), default=None)
 
 
-def _heads(look: ReadView, queues: Sequence[str]) -> dict[str, Task]:
+def _heads(view: ReadView, queues: Sequence[str]) -> dict[str, Task]:
     found = {}
     for queue in queues:
-        first = look.row("ready_head", queue)
+        first = view.row("ready_head", queue)
         task = readable(record_row(first)) if first else None
         if task is not None:
             found[queue] = task
     return found
 
 
-def errors(look: ReadView, limit: int) -> list[ErrorGroup]:
+def errors(view: ReadView, limit: int) -> list[ErrorGroup]:
     """Return the largest groups: all are counted in an index, and only these are read."""
-    counts = ((error, _count(look, error)) for error in _all_errors(look))
+    counts = ((error, _count(view, error)) for error in _all_errors(view))
     largest = sorted((-count, error) for error, count in counts if count)
-    groups = (_group(look, error, -count) for count, error in largest)
+    groups = (_group(view, error, -count) for count, error in largest)
     return list(islice((group for group in groups if group is not None), limit))
 
 
-def _all_errors(look: ReadView) -> Iterator[str]:
+def _all_errors(view: ReadView) -> Iterator[str]:
     """Yield each cause, stepping from one to the next past all the tasks between them."""
-    found = look.row("error_next", "")
+    found = view.row("error_next", "")
     while found is not None:
         yield found[0]
-        found = look.row("error_next", found[0])
+        found = view.row("error_next", found[0])
 
 
-def _count(look: ReadView, error: str) -> int:
-    return sum(look.row("error_count", error, status)[0] for status in SUSPENDED)
+def _count(view: ReadView, error: str) -> int:
+    return sum(view.row("error_count", error, status)[0] for status in SUSPENDED)
 
 
-def _group(look: ReadView, error: str, count: int) -> ErrorGroup | None:
+def _group(view: ReadView, error: str, count: int) -> ErrorGroup | None:
     """Return a group with its newest task, or None where none of the newest can be read."""
     where = Filter(statuses=tuple(SUSPENDED), error=error)
-    tasks = (readable(row) for row in newest(look, where, TOP, LOOK_LIMIT))
+    tasks = (readable(row) for row in newest(view, where, TOP, LOOK_LIMIT))
     found = next((task for task in tasks if task is not None), None)
     return None if found is None else ErrorGroup(fingerprint=error, count=count, newest=found)

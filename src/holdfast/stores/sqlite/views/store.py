@@ -82,60 +82,60 @@ class SqliteViews:
         return await self._door().readers.do(partial(measures.errors, limit=limit))
 
 
-def _tasks(look: ReadView, ids: Sequence[str]) -> list[Task | None]:
-    rows = map(record_row, look.rows("records_of", json_list(ids)))
+def _tasks(view: ReadView, ids: Sequence[str]) -> list[Task | None]:
+    rows = map(record_row, view.rows("records_of", json_list(ids)))
     found = {row.position.id: readable(row) for row in rows}
     return [found.get(task_id) for task_id in ids]
 
 
-def _row(look: ReadView, task_id: str) -> RecordRow | None:
-    found = look.row("record_of", task_id)
+def _row(view: ReadView, task_id: str) -> RecordRow | None:
+    found = view.row("record_of", task_id)
     return record_row(found) if found else None
 
 
-def _peeks(look: ReadView, ids: Sequence[str]) -> list[Peek | None]:
-    return [_peek(look, task_id) for task_id in ids]
+def _peeks(view: ReadView, ids: Sequence[str]) -> list[Peek | None]:
+    return [_peek(view, task_id) for task_id in ids]
 
 
-def _peek(look: ReadView, task_id: str) -> Peek | None:
-    if row := _row(look, task_id):
+def _peek(view: ReadView, task_id: str) -> Peek | None:
+    if row := _row(view, task_id):
         task = readable(row)
-        found = look.row("outcome_get", row.position.n)
+        found = view.row("outcome_get", row.position.n)
         result = found[0] if found else None
-    elif buried := look.row("tombstone_get", task_id):
+    elif buried := view.row("tombstone_get", task_id):
         task, result = codec.or_none(codec.decode_task, buried[0]), buried[1]
     else:
         return None
     return None if task is None else codec.peek_at(task, result.encode() if result else None)
 
 
-def _detail(look: ReadView, task_id: str) -> Detail | None:
-    row = _row(look, task_id)
+def _detail(view: ReadView, task_id: str) -> Detail | None:
+    row = _row(view, task_id)
     task = readable(row) if row else None
     if row is None or task is None:
         return None
     n = row.position.n
-    bodies = bodies_of(look.rows("bodies_get", n))
-    checkpoint, progress = look.row("checkpoint_get", n), look.row("progress_get", n)
+    bodies = bodies_of(view.rows("bodies_get", n))
+    checkpoint, progress = view.row("checkpoint_get", n), view.row("progress_get", n)
     return Detail(
         task=task,
-        payload=look.row("payload_get", n)[0].encode(),
+        payload=view.row("payload_get", n)[0].encode(),
         result=bodies.result,
         data=bodies.data,
         checkpoint=checkpoint[0].encode() if checkpoint else None,
         stages=bodies.stages,
-        events=tuple(_events(look, row.position)),
+        events=tuple(_events(view, row.position)),
         progress=(
             codec.or_none(codec.decode_progress, progress[0]) if progress and progress[0] else None
         ),
     )
 
 
-def _events(look: ReadView, row: TaskPosition) -> Iterator[Event]:
+def _events(view: ReadView, row: TaskPosition) -> Iterator[Event]:
     """Yield the events of each write, then the handing out that no write has put down yet."""
-    (first,) = look.row("events_first", row.n)
+    (first,) = view.row("events_first", row.n)
     yield from _decode_events(row.id, 1, first)
-    for version, started, events in look.rows("journal_get", row.n):
+    for version, started, events in view.rows("journal_get", row.n):
         if started is not None:
             yield started_event(row.id, version - 1, *msgspec.json.decode(started))
         yield from _decode_events(row.id, version, events)
@@ -150,27 +150,27 @@ def _decode_events(task_id: str, version: int, events: str) -> Iterator[Event]:
         log.warning("task %s has an unreadable event: %s", task_id, error)
 
 
-def _checkpoint(look: ReadView, task_id: str) -> Checkpoint | None:
-    row = _row(look, task_id)
-    found = look.row("checkpoint_get", row.position.n) if row else None
+def _checkpoint(view: ReadView, task_id: str) -> Checkpoint | None:
+    row = _row(view, task_id)
+    found = view.row("checkpoint_get", row.position.n) if row else None
     if row is None or found is None:
         return None
-    stages = bodies_of(look.rows("bodies_get", row.position.n)).stages
+    stages = bodies_of(view.rows("bodies_get", row.position.n)).stages
     return msgspec.structs.replace(
         ckpt.decode(found[0].encode()),
         stage_durations={s.name: round(s.duration_seconds * 1000) for s in stages},
     )
 
 
-def _tenants(look: ReadView, names: Sequence[str], line_limit: int) -> list[TenantView]:
-    views = {name: view for name, *view in look.rows("tenant_views", json_list(names))}
-    return [_tenant(name, views.get(name, NOBODY), _line(look, name, line_limit)) for name in names]
+def _tenants(view: ReadView, names: Sequence[str], line_limit: int) -> list[TenantView]:
+    views = {name: view for name, *view in view.rows("tenant_views", json_list(names))}
+    return [_tenant(name, views.get(name, NOBODY), _line(view, name, line_limit)) for name in names]
 
 
-def _line(look: ReadView, tenant: str, limit: int) -> tuple[str, ...]:
+def _line(view: ReadView, tenant: str, limit: int) -> tuple[str, ...]:
     if limit < 1:
         return ()
-    return tuple(task_id for (task_id,) in look.rows("line_ids", tenant, limit))
+    return tuple(task_id for (task_id,) in view.rows("line_ids", tenant, limit))
 
 
 def _tenant(name: str, view: Sequence[Any], line: tuple[str, ...]) -> TenantView:
@@ -185,9 +185,9 @@ def _tenant(name: str, view: Sequence[Any], line: tuple[str, ...]) -> TenantView
     )
 
 
-def _workers(look: ReadView, now: float, live_within_seconds: float) -> list[WorkerInfo]:
+def _workers(view: ReadView, now: float, live_within_seconds: float) -> list[WorkerInfo]:
     return [
         WorkerInfo(beat=beat, seen_seconds_ago=now - seen, live=now - seen <= live_within_seconds)
-        for body, seen in look.rows("workers_all")
+        for body, seen in view.rows("workers_all")
         if (beat := codec.or_none(codec.decode_beat, body)) is not None
     ]
