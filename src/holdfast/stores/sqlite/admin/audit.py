@@ -1,4 +1,4 @@
-"""The audits and their chain: `Txn.write_audit` links each to the one before it."""
+"""The audit entries and their chain: `Txn.write_audit` links each to the one before it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from holdfast.stores import codec
 from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.transaction import Txn
 
+BASE_AT = "audit_base_at"  # the name in `meta` of the time of the chain's base
+
 
 def audit(txn: Txn, entry: Audit) -> None:
     txn.write_audit(entry)
@@ -18,17 +20,17 @@ def audit(txn: Txn, entry: Audit) -> None:
 
 
 def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
-    """The oldest go; the chain then hangs on the last of them, of which the hash stays."""
+    """Delete the oldest entries; the hash of the last one stays as the base of the chain."""
     oldest = txn.rows("audits_oldest", limit)
     found = list(takewhile(lambda row: row[1] < before, oldest))
     if found and not dry_run:
         n, _, hash = found[-1]
         newest = max(at for _, at, _ in found)
-        if (noted := _base_time(txn.row("chain_base_at"), txn.row("chain_base")[0])) is not None:
-            newest = max(newest, noted)
+        noted = _base_time(txn.row("meta_get", BASE_AT), txn.row("chain_base")[0])
+        newest = newest if noted is None else max(newest, noted)
         txn.run("audits_delete_upto", n)
         txn.run("chain_base_put", n, hash)
-        txn.run("chain_base_at_put", f"{n} {newest!r}")
+        txn.run("meta_put", BASE_AT, f"{n} {newest!r}")
     return len(found)
 
 
@@ -61,12 +63,12 @@ def chain(view: ReadView, after: int, limit: int) -> Chain:
             for n, at, body, hash in view.rows("audits_after", after, limit)
             if (entry := codec.or_none(codec.decode_audit, body)) is not None
         ),
-        base_at=_base_time(view.row("chain_base_at"), base),
+        base_at=_base_time(view.row("meta_get", BASE_AT), base),
         odd=f"{strays} entries are numbered before the base {base}" if strays else "",
     )
 
 
 def _odd(entry: Audit, at: object, body: bytes) -> str:
-    """Say whether a row is anything but what `Txn.write_audit` would write: the hash is that of
-    what is read, and a reader passes over what it does not know."""
+    """Return a note on a row that `Txn.write_audit` would write otherwise: the hash covers only the
+    fields that a reader knows."""
     return "" if at == entry.at and body == codec.encode(entry) else NOT_AS_WRITTEN

@@ -14,9 +14,6 @@ SELECT n, at, hash FROM audits WHERE n > 0 ORDER BY n LIMIT ?;
 -- name: audits_after
 SELECT n, at, entry, hash FROM audits WHERE n > ? ORDER BY n LIMIT ?;
 
--- name: audits_unlinked
-SELECT n, entry, hash FROM audits WHERE n > ? ORDER BY n LIMIT ?;
-
 -- name: audits_upto
 SELECT count(*) FROM audits WHERE n <= ?;
 
@@ -28,13 +25,6 @@ SELECT base, base_hash FROM chain WHERE one = 1;
 
 -- name: chain_base_put
 UPDATE chain SET base = ?, base_hash = ? WHERE one = 1;
-
--- name: chain_base_at
-SELECT value FROM meta WHERE name = 'audit_base_at';
-
--- name: chain_base_at_put
-INSERT INTO meta (name, value) VALUES ('audit_base_at', ?)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: chain_head
 SELECT head, head_hash FROM chain WHERE one = 1;

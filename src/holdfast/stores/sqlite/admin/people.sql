@@ -17,7 +17,7 @@ INSERT OR REPLACE INTO claims (worker, request, handed_out) VALUES (?, ?, ?);
 -- name: claim_forget
 DELETE FROM claims WHERE worker = ?;
 
--- name: switch_throw
+-- name: switch_set
 INSERT INTO switches (switch, name, at, by) VALUES (?, ?, ?, ?)
 ON CONFLICT (switch, name) DO NOTHING;
 

@@ -87,7 +87,9 @@ class SqliteAdmin:
     async def set_switch(
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
-        work = partial(switching.throw, switch=switch, name=name, audit=audit, until=until, on=on)
+        work = partial(
+            switching.set_switch, switch=switch, name=name, audit=audit, until=until, on=on
+        )
         return await self._door().writer.do(work)
 
     async def switches(self) -> Sequence[SwitchSetting]:

@@ -1,4 +1,4 @@
-"""Switches that hold for every process; `Txn.switched_off` returns the names that are thrown."""
+"""Switches apply to every process; `Txn.switched_off` returns the names that are switched off."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from holdfast.stores.sqlite.transaction import HOLD_PREFIX, Txn
 _decode_by = msgspec.json.Decoder(By).decode
 
 
-def throw(
+def set_switch(
     txn: Txn, switch: Switch, name: str, audit: Audit, until: float | None, *, on: bool
 ) -> bool:
+    """Set a switch on or off; return False if it was so already."""
     if switch is Switch.HOLD:
         stored = _stored_hold(txn, name)
-        if on and until is not None and not _has_ended(stored, until, txn.wall):
+        is_over = stored is not None and stored.until == until and not stored.stands(txn.wall)
+        if on and until is not None and not is_over:
             return False
-        changed = _hold(txn, stored, name, audit, until, on=on)
+        changed = _set_hold(txn, stored, name, audit, until, on=on)
     else:
         if on:
             txn.run("switch_set_back", switch, name)
         else:
-            by = codec.encode(audit.by).decode()
-            txn.run("switch_throw", switch, name, audit.at, by)
+            txn.run("switch_set", switch, name, audit.at, codec.encode(audit.by).decode())
         changed = txn.db.changes() > 0
     txn.forget_switches()
     txn.write_audit(audit)
@@ -36,7 +37,7 @@ def throw(
     return changed
 
 
-def _hold(
+def _set_hold(
     txn: Txn,
     stored: SwitchSetting | None,
     tenant: str,
@@ -45,34 +46,30 @@ def _hold(
     *,
     on: bool,
 ) -> bool:
-    """Hold a tenant or release it; False: it was so already.
+    """Hold a tenant or release it; return False if it was so already.
 
     The hold is in `meta`, as `hold:tenant:T`: a process of an older release knows no such switch.
     """
     was_held = stored is not None and stored.stands(txn.wall)
     if on or not was_held:
-        txn.run("hold_remove", f"{HOLD_PREFIX}{tenant}")
+        txn.run("meta_remove", f"{HOLD_PREFIX}{tenant}")
     if not on and not was_held:
-        thrown = SwitchSetting(
+        setting = SwitchSetting(
             switch=Switch.HOLD, name=tenant, by=audit.by, at=audit.at, until=until
         )
-        txn.run("hold_put", f"{HOLD_PREFIX}{tenant}", codec.encode(thrown).decode())
+        txn.run("meta_add", f"{HOLD_PREFIX}{tenant}", codec.encode(setting).decode())
     return was_held is on
 
 
-def _has_ended(hold: SwitchSetting | None, until: float, now: float) -> bool:
-    return hold is not None and hold.until == until and not hold.stands(now)
-
-
 def _stored_hold(txn: Txn, tenant: str) -> SwitchSetting | None:
-    found = txn.row("hold_get", f"{HOLD_PREFIX}{tenant}")
+    found = txn.row("meta_get", f"{HOLD_PREFIX}{tenant}")
     return codec.or_none(codec.decode_thrown, found[0]) if found else None
 
 
 def switches(view: ReadView) -> list[SwitchSetting]:
-    found = [
+    settings = [
         SwitchSetting(switch=Switch(switch), name=name, by=_decode_by(by), at=at)
         for switch, name, at, by in view.rows("switches_all")
     ]
     holds = (codec.or_none(codec.decode_thrown, body) for _, body in view.rows("holds_all"))
-    return found + [hold for hold in holds if hold is not None]
+    return settings + [hold for hold in holds if hold is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import apsw
@@ -15,32 +14,23 @@ PAGE = 500
 
 
 def link_audits(db: apsw.Connection) -> None:
-    """Make a chain of the audits that are there. What was cleaned up before them left no hash."""
-    pages = _pages(db)
-    first = next(pages, None)
-    if first is None:
-        return
-    head = Anchor(seq=first[0][0] - 1)
-    db.execute(SQL["chain_base_put"], (head.seq, head.hash))
-    head = _link(db, head, first)
-    for page in pages:
-        head = _link(db, head, page)
-    db.execute(SQL["chain_head_put"], (head.seq, head.hash))
+    """Make a chain of the audit entries that exist; entries deleted before them left no hash."""
+    tip: Anchor | None = None
+    while page := _audits_after(db, tip.seq if tip else 0):
+        if tip is None:
+            tip = Anchor(seq=page[0][0] - 1)
+            db.execute(SQL["chain_base_put"], (tip.seq, tip.hash))
+        hashes = []
+        for n, _, body, _ in page:
+            before = Anchor(seq=n - 1, hash=tip.hash)
+            entry = codec.or_none(codec.decode_audit, body)
+            # An unreadable entry cannot be a link; the numbers will show a gap in its place.
+            tip = linked(before, entry).anchor if entry else Anchor(seq=n, hash=before.hash)
+            hashes.append((tip.hash, n))
+        db.executemany(SQL["audit_link"], hashes)
+    if tip is not None:
+        db.execute(SQL["chain_head_put"], (tip.seq, tip.hash))
 
 
-def _pages(db: apsw.Connection) -> Iterator[list[Any]]:
-    last: Any = 0
-    while page := db.execute(SQL["audits_unlinked"], (last, PAGE)).fetchall():
-        yield page
-        last = page[-1][0]
-
-
-def _link(db: apsw.Connection, head: Anchor, page: list[Any]) -> Anchor:
-    hashes = []
-    for n, body, _ in page:
-        before, entry = Anchor(seq=n - 1, hash=head.hash), codec.or_none(codec.decode_audit, body)
-        # One that cannot be read cannot be a link; where it stands, the numbers will show a gap.
-        head = link_entry(before, entry).anchor if entry else Anchor(seq=n, hash=before.hash)
-        hashes.append((head.hash, n))
-    db.executemany(SQL["audit_link"], hashes)
-    return head
+def _audits_after(db: apsw.Connection, n: int) -> list[Any]:
+    return db.execute(SQL["audits_after"], (n, PAGE)).fetchall()

@@ -49,22 +49,20 @@ ORDER BY sqlite_schema.name, idx.name, col.seqno;
 -- name: own_triggers
 SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger';
 
--- name: name_value
+-- name: meta_get
 SELECT value FROM meta WHERE name = ?;
-
--- name: name_set
-INSERT INTO meta (name, value) VALUES (?, ?);
 
 -- name: holds_all
 SELECT name, value FROM meta WHERE name >= 'hold:tenant:' AND name < 'hold:tenant;' ORDER BY name;
 
--- name: hold_put
+-- name: meta_add
 INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
 
--- name: hold_get
-SELECT value FROM meta WHERE name = ?;
+-- name: meta_put
+INSERT INTO meta (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
--- name: hold_remove
+-- name: meta_remove
 DELETE FROM meta WHERE name = ?;
 
 -- name: boot_last

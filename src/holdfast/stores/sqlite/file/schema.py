@@ -106,9 +106,9 @@ def _check_owner(db: apsw.Connection, path: Path) -> None:
 
 
 def _check_namespace(db: apsw.Connection, path: Path, namespace: str) -> None:
-    found = db.execute(SQL["name_value"], (NAMESPACE,)).fetchone()
+    found = db.execute(SQL["meta_get"], (NAMESPACE,)).fetchone()
     if found is None:
-        db.execute(SQL["name_set"], (NAMESPACE, namespace))
+        db.execute(SQL["meta_add"], (NAMESPACE, namespace))
     elif found[0] != namespace:
         raise faults.other_namespace(path, found[0], namespace)
 

@@ -1,14 +1,14 @@
-"""A plan between its record and its rows.
+"""A plan as its record and as its rows.
 
-The record is written without its lease, which is in columns. Of the members only those are there
-that do not wait; the events of one version are one row.
+The record is written without its lease, which is in columns. Only members that do not wait have a
+row; the events of one version are one row.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.domain.plan import events as ev
 from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanTasks
 from holdfast.domain.task.task import Lease
 from holdfast.stores import codec
+from holdfast.stores.sqlite.tasks.records import checked_json
 
 replace = msgspec.structs.replace
 log = logging.getLogger("holdfast.stores.sqlite.plan_rows")
@@ -58,21 +59,12 @@ def columns_of(plan: Plan) -> PlanColumns:
 
 
 def body_of(plan: Plan) -> str:
-    """The record as text; refused if it could be written and never read again."""
-    return _text(replace(plan, lease=None, fence=0), f"plan {plan.id!r}", codec.decode_plan)
+    record = replace(plan, lease=None, fence=0)
+    return checked_json(record, f"plan {plan.id!r}", codec.decode_plan).decode()
 
 
 def tasks_body_of(plan_id: str, tasks: PlanTasks) -> str:
-    return _text(tasks, f"plan {plan_id!r}", codec.decode_plan_tasks)
-
-
-def _text(record: msgspec.Struct, name: str, decode: Any) -> str:
-    try:
-        body = codec.encode(record)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise SerialisationError(f"{name} cannot be written: {error}") from error
-    decode(body)
-    return body.decode()
+    return checked_json(tasks, f"plan {plan_id!r}", codec.decode_plan_tasks).decode()
 
 
 def plan_of(body: str, held: PlanLease) -> Plan:

@@ -1,14 +1,14 @@
-"""A record between its rows and the task that they tell of.
+"""A task as its record and as its rows.
 
-What a task was submitted with is `head`, a record that can be read by itself. What decisions change
-is in `rest`, and what the store itself moves, or looks for, in columns. A lease lies over all that:
-handing a task out writes nothing else.
+`head` is the record as it was submitted, and can be read by itself. `rest` has the fields that
+decisions change, and columns have what the store itself changes or searches for. A lease overrides
+them: to hand a task out, the store writes nothing else.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ PLACES = {str(place): place for place in Place}
 _FIELDS = msgspec.structs.fields(Task)
 _FIRST, _LAST = ([f.name for f in _FIELDS].index(name) for name in ("run", "failure"))
 _CHANGING = _FIELDS[_FIRST : _LAST + 1]
-# What is not written has these values, whatever the defaults of a later `Task` may be.
+# A field that is not written has this value, whatever the defaults of a later `Task` may be.
 _UNSAID: dict[str, Any] = {
     "run": 1, "epoch": 1, "last_completed": -1, "next_undo": -1, "pause_requested": False,
     "cancel_requested": False, "reason": None, "failures": 0, "crashes": 0, "lapses": 0,
@@ -46,7 +46,7 @@ Mutable = msgspec.defstruct(
 _decode_mutable = msgspec.json.Decoder(Mutable).decode
 _decode_task = msgspec.json.Decoder(Task).decode
 _NAMES = Mutable.__struct_fields__
-# A head leaves out what is empty, what decisions have not changed yet, and what columns say.
+# A head leaves out empty fields, fields that decisions have not changed yet, and columns.
 LEFT_OUT = {f.name: f.default for f in _FIELDS if f.default is None or f.default is False}
 LEFT_OUT |= _UNSAID | {"version": 1, "place": Place.READY, "order": 0, "fence": 0}
 _Submitted = msgspec.defstruct(
@@ -77,13 +77,13 @@ class TaskPosition(NamedTuple):
 
     @property
     def present(self) -> int:
-        """The task's version, with the one that handing it out has made."""
+        """Return the task's version, including the one that handing it out has made."""
         handed_out = self.lease_version
         return self.version if handed_out is None or handed_out < self.version else handed_out
 
     @property
     def started(self) -> tuple[float, str, int] | None:
-        """The facts of a task's being handed out, as long as no write has put them down."""
+        """Return the facts of handing the task out, until a write has stored them."""
         if self.lease_version is None or self.lease_version <= self.version:
             return None
         return self.lease_at, self.owner, self.lease_fence
@@ -165,23 +165,25 @@ def counted_as(place: str, status: str, leased: int) -> tuple[str, str]:
 
 
 def mutable_json(task: Task) -> msgspec.Raw:
-    """Encode what decisions change; refuse what could be written and never read again."""
-    try:
-        body = codec.encode(Mutable(*astuple(task)[_FIRST : _LAST + 1]))
-        _decode_mutable(body)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
-    return msgspec.Raw(body)
+    """Encode the part of a record that decisions change."""
+    mutable = Mutable(*astuple(task)[_FIRST : _LAST + 1])
+    return msgspec.Raw(checked_json(mutable, f"task {task.id!r}", _decode_mutable))
 
 
 def submitted_json(task: Task) -> msgspec.Raw:
-    """Encode a record as it is submitted; refuse what could be written and never read again."""
+    """Encode a record as it is submitted."""
+    submitted = _Submitted(*astuple(task))
+    return msgspec.Raw(checked_json(submitted, f"task {task.id!r}", _decode_task))
+
+
+def checked_json(record: msgspec.Struct, name: str, decode: Callable[[bytes], object]) -> bytes:
+    """Encode a record; refuse one that could be written and never read again."""
     try:
-        body = codec.encode(_Submitted(*astuple(task)))
-        _decode_task(body)
+        body = codec.encode(record)
+        decode(body)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise SerialisationError(f"task {task.id!r} cannot be written: {error}") from error
-    return msgspec.Raw(body)
+        raise SerialisationError(f"{name} cannot be written: {error}") from error
+    return body
 
 
 # -- events: without what the row says already, the task and its version

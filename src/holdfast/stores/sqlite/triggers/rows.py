@@ -1,15 +1,14 @@
-"""A trigger between its record and its row. The record is whole; the columns are for looking."""
+"""A trigger as its record and as its row. The record is complete; the columns are for queries."""
 
 from __future__ import annotations
 
 import logging
 from typing import NamedTuple
 
-import msgspec
-
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.trigger.trigger import LEASE, Trigger
 from holdfast.stores import codec
+from holdfast.stores.sqlite.tasks.records import checked_json
 
 log = logging.getLogger("holdfast.stores.sqlite.trigger_rows")
 
@@ -49,13 +48,7 @@ def columns_of(trigger: Trigger, boot: int) -> TriggerColumns:
 
 
 def body_of(trigger: Trigger) -> str:
-    """The record as text; refused if it could be written and never read again."""
-    try:
-        body = codec.encode(trigger)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-        raise SerialisationError(f"trigger {trigger.id!r} cannot be written: {error}") from error
-    codec.decode_trigger(body)
-    return body.decode()
+    return checked_json(trigger, f"trigger {trigger.id!r}", codec.decode_trigger).decode()
 
 
 def trigger_of(body: str) -> Trigger:

@@ -31,17 +31,6 @@ def observe(txn: Txn, batch: Sequence[Timings]) -> None:
         txn.run("timings_put", *key, codec.encode(counts).decode(), seconds + new.total_seconds)
 
 
-def _timings(row: Any) -> Timings:
-    type, stage, outcome, counts, seconds = row
-    return Timings(
-        type=type,
-        stage=stage,
-        outcome=outcome,
-        counts=_decode_counts(counts),
-        total_seconds=seconds,
-    )
-
-
 def stats(view: ReadView, clock: StoreClock) -> Stats:
     by_status: Counter[Status] = Counter()
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
@@ -67,7 +56,16 @@ def stats(view: ReadView, clock: StoreClock) -> Stats:
         now=clock.now(),
         checkpoints=view.row("checkpoints_open")[0],
         locks=view.row("locks_held")[0],
-        timings=tuple(_timings(row) for row in view.rows("timings_all")),
+        timings=tuple(
+            Timings(
+                type=type,
+                stage=stage,
+                outcome=outcome,
+                counts=_decode_counts(counts),
+                total_seconds=seconds,
+            )
+            for type, stage, outcome, counts, seconds in view.rows("timings_all")
+        ),
         late_seconds=late(_waits(view, clock)),
     )
 
@@ -97,13 +95,12 @@ def _sooner(*waits: float | None) -> float | None:
 
 
 def _heads(view: ReadView, queues: Sequence[str]) -> dict[str, Task]:
-    found = {}
-    for queue in queues:
-        first = view.row("ready_head", queue)
-        task = readable(record_row(first)) if first else None
-        if task is not None:
-            found[queue] = task
-    return found
+    firsts = ((queue, view.row("ready_head", queue)) for queue in queues)
+    return {
+        queue: task
+        for queue, first in firsts
+        if first and (task := readable(record_row(first))) is not None
+    }
 
 
 def errors(view: ReadView, limit: int) -> list[ErrorGroup]:
@@ -130,5 +127,5 @@ def _group(view: ReadView, error: str, count: int) -> ErrorGroup | None:
     """Return a group with its newest task, or None where none of the newest can be read."""
     where = Filter(statuses=tuple(SUSPENDED), error=error)
     tasks = (readable(row) for row in newest(view, where, TOP, LOOK_LIMIT))
-    found = next((task for task in tasks if task is not None), None)
-    return None if found is None else ErrorGroup(fingerprint=error, count=count, newest=found)
+    first = next((task for task in tasks if task is not None), None)
+    return None if first is None else ErrorGroup(fingerprint=error, count=count, newest=first)

@@ -14,16 +14,7 @@ from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
-from holdfast.ports import (
-    Detail,
-    ErrorGroup,
-    Filter,
-    Page,
-    Peek,
-    Stats,
-    TenantView,
-    WorkerInfo,
-)
+from holdfast.ports import Detail, ErrorGroup, Filter, Page, Peek, Stats, TenantView, WorkerInfo
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.opened import Door
 from holdfast.stores.sqlite.file.readers import ReadView
@@ -39,7 +30,7 @@ from holdfast.stores.sqlite.tasks.records import (
 from holdfast.stores.sqlite.transaction import json_list
 from holdfast.stores.sqlite.views import find, measures
 
-NOBODY = (None, False, 0, 0)
+NO_TENANT = (None, False, 0, 0)
 
 log = logging.getLogger("holdfast.stores.sqlite.reads")
 
@@ -132,7 +123,7 @@ def _detail(view: ReadView, task_id: str) -> Detail | None:
 
 
 def _events(view: ReadView, row: TaskPosition) -> Iterator[Event]:
-    """Yield the events of each write, then the handing out that no write has put down yet."""
+    """Yield the events of each write, then the start that no write has stored yet."""
     (first,) = view.row("events_first", row.n)
     yield from _decode_events(row.id, 1, first)
     for version, started, events in view.rows("journal_get", row.n):
@@ -163,18 +154,18 @@ def _checkpoint(view: ReadView, task_id: str) -> Checkpoint | None:
 
 
 def _tenants(view: ReadView, names: Sequence[str], line_limit: int) -> list[TenantView]:
-    views = {name: view for name, *view in view.rows("tenant_views", json_list(names))}
-    return [_tenant(name, views.get(name, NOBODY), _line(view, name, line_limit)) for name in names]
+    states = {name: state for name, *state in view.rows("tenant_views", json_list(names))}
+    return [
+        _tenant(name, states.get(name, NO_TENANT), _line(view, name, line_limit)) for name in names
+    ]
 
 
 def _line(view: ReadView, tenant: str, limit: int) -> tuple[str, ...]:
-    if limit < 1:
-        return ()
-    return tuple(task_id for (task_id,) in view.rows("line_ids", tenant, limit))
+    return tuple(id for (id,) in view.rows("line_ids", tenant, limit)) if limit > 0 else ()
 
 
-def _tenant(name: str, view: Sequence[Any], line: tuple[str, ...]) -> TenantView:
-    active, leased, fence, waiting = view
+def _tenant(name: str, state: Sequence[Any], line: tuple[str, ...]) -> TenantView:
+    active, leased, fence, waiting = state
     return TenantView(
         tenant=name,
         active=active,
