@@ -183,16 +183,16 @@ async def test_a_step_forward_that_fails_changes_nothing(
 CHANGES = {
     "DROP TABLE claims": "table claims is missing",
     "DROP VIEW records": "table records is missing",
-    "ALTER TABLE meta ADD COLUMN note TEXT": "column meta.note is not of this format",
+    "ALTER TABLE meta ADD COLUMN note TEXT": "column meta.note is not part of this format",
     "ALTER TABLE sequences DROP COLUMN due": "column sequences.due is missing",
     "ALTER TABLE leases RENAME COLUMN owner TO holder": "column leases.owner is missing",
     "DROP INDEX states_id": "index states_id is missing",
-    "DROP INDEX states_due; CREATE INDEX states_due ON states (since)": "index states_due is other",
+    "DROP INDEX states_due; CREATE INDEX states_due ON states (since)": "index states_due is different",
     "CREATE UNIQUE INDEX mine ON states (type)": "unique index mine on table states is not",
     "CREATE TRIGGER mine AFTER DELETE ON tasks BEGIN SELECT 1; END": "trigger mine on table tasks",
     "PRAGMA user_version = 2": "claims format 2, but its tables are not those of that format",
-    "PRAGMA user_version = 0": "table audits is there already",
-    "DROP TABLE refusals; CREATE TABLE refusals (says TEXT, count TEXT)": "refusals.says is other",
+    "PRAGMA user_version = 0": "table audits exists already",
+    "DROP TABLE refusals; CREATE TABLE refusals (says TEXT, count TEXT)": "refusals.says is different",
 }
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+import apsw
+
 from holdfast.domain.task.placement import RESTING
 
 # Sets of the place machine for SQL, written in where a bound value would hide from SQLite that a
@@ -18,9 +20,19 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
 def read(text: str) -> dict[str, str]:
-    """``-- name: x`` begins statement x; what stands before the first one is prose."""
+    """Return the statements by name: ``-- name: x`` begins statement x, prose may precede it."""
     _, *parts = _NAME.split(text)
     return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def run_script(db: apsw.Connection, script: str) -> None:
+    for _ in db.execute(script):
+        pass
+
+
+def read_number(db: apsw.Connection, name: str) -> int:
+    """Return the number that a statement of one row and column answers."""
+    return int(db.execute(SQL[name]).fetchone()[0])  # type: ignore[index]
 
 
 def _sql_files(folder: Traversable) -> Iterator[Traversable]:
@@ -32,13 +44,13 @@ def _sql_files(folder: Traversable) -> Iterator[Traversable]:
 
 
 def _load() -> dict[str, str]:
-    found: dict[str, str] = {}
+    statements: dict[str, str] = {}
     for file in _sql_files(files(__package__)):
-        text = _CONSTANT.sub(lambda found: _CONSTANTS[found[1]], file.read_text(encoding="utf-8"))
+        text = _CONSTANT.sub(lambda match: _CONSTANTS[match[1]], file.read_text(encoding="utf-8"))
         for name, body in read(text).items():
-            assert name not in found, f"two statements are called {name}"
-            found[name] = body
-    return found
+            assert name not in statements, f"two statements are called {name}"
+            statements[name] = body
+    return statements
 
 
 SQL: Mapping[str, str] = _load()

@@ -13,12 +13,6 @@ WHERE v.tenant > ?
 ORDER BY v.tenant
 LIMIT ?;
 
--- name: doctor_task
-SELECT s.tenant, s.plan, s.type, s.hold, s.line, s.error, s.keep_until, s.suspended_at,
-    (SELECT n FROM ready WHERE queue = s.queue AND number = s.ready), r.*
-FROM states AS s JOIN records AS r ON r.n = s.n
-WHERE s.n = ?;
-
 -- name: doctor_leases
 SELECT l.n FROM leases AS l LEFT JOIN states AS s ON s.n = l.n WHERE s.n IS NULL;
 

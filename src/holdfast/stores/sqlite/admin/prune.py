@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from math import inf
-from typing import Any
 
 from holdfast.domain.task.task import Task
 from holdfast.ports import Kept, Switch
@@ -64,24 +63,19 @@ def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
         return len(txn.rows("outdated_tasks", age.kept_until, age.before, limit))
     tasks: list[Task] = []
     while left := limit - len(tasks):
-        found = txn.rows("outdated_tasks", age.kept_until, age.before, left)
-        tasks += _delete_each(txn, found)
-        if len(found) < left:
+        rows = txn.rows("outdated_tasks", age.kept_until, age.before, left)
+        for row in map(record_row, rows):
+            task = txn.read(row)
+            if task is None:
+                set_aside(txn, row.position.n)  # for a person; else each run would meet it
+            else:
+                delete(txn, task)
+                tasks.append(task)
+        if len(rows) < left:
             break
     for tenant in {task.tenant for task in tasks if task.tenant is not None}:
         txn.forget_tenant(tenant)
     return len(tasks)
-
-
-def _delete_each(txn: Txn, rows: Iterable[Any]) -> Iterator[Task]:
-    for row in map(record_row, rows):
-        task = txn.read(row)
-        if task is None:
-            # A person must look at it; here, each run would meet it again.
-            set_aside(txn, row.position.n)
-        else:
-            delete(txn, task)
-            yield task
 
 
 def _triggers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:

@@ -43,10 +43,10 @@ def _mend(txn: Txn, complaint: Complaint) -> bool:
 
 
 def _read(txn: Txn, n: int) -> tuple[TaskRow, Task] | None:
-    values = txn.row("doctor_task", n)
-    row = None if values is None else task_row(values)
-    task = None if row is None else txn.read(row.row)
-    return None if row is None or task is None else (row, task)
+    rows = txn.rows("doctor_tasks", n - 1, 1)
+    row = task_row(rows[0]) if rows else None
+    task = txn.read(row.row) if row and row.at.n == n else None
+    return (row, task) if row and task else None
 
 
 def _aside(txn: Txn, complaint: Complaint) -> bool:

@@ -1,7 +1,7 @@
-"""The layout of a file's tables, compared with the format that the file says it has.
+"""The layout of a file's tables, compared with the format that the file claims.
 
-What they should be like is what the steps of the schema make, in memory, once per process. Tables
-of others are left alone, and so is an index of others that forbids nothing.
+The steps of the schema make the wanted layout in memory, once per process. Other tables are
+ignored, and so is another index unless it is unique.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 import apsw
 import msgspec
 
-from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.statements import SQL, run_script
 
 Columns: TypeAlias = Mapping[str, tuple[object, ...]]  # by name: type, not null, default, key
 
@@ -38,8 +38,7 @@ def made_by(steps: tuple[str, ...]) -> Layout:
     db = apsw.Connection(":memory:")
     try:
         for step in steps:
-            for _ in db.execute(step):
-                pass
+            run_script(db, step)
         return read_layout(db)
     finally:
         db.close()
@@ -61,7 +60,7 @@ def read_layout(db: apsw.Connection) -> Layout:
 
 
 def differences(wanted: Layout, found: Layout) -> Iterator[str]:
-    """Say what of ours is missing or other than it should be."""
+    """Describe each part of the format that is missing or different."""
     for table, columns in wanted.tables.items():
         if table not in found.tables:
             yield f"table {table} is missing"
@@ -69,13 +68,13 @@ def differences(wanted: Layout, found: Layout) -> Iterator[str]:
             yield from _column_differences(table, columns, found.tables[table])
     for name, index in wanted.indexes.items():
         if index.table in found.tables and found.indexes.get(name) != index:
-            yield f"index {name} is {'other' if name in found.indexes else 'missing'}"
+            yield f"index {name} is {'different' if name in found.indexes else 'missing'}"
     for name, index in found.indexes.items():
         if name not in wanted.indexes and index.unique and index.table in wanted.tables:
-            yield f"unique index {name} on table {index.table} is not of this format"
+            yield f"unique index {name} on table {index.table} is not part of this format"
     for name, table in found.triggers.items():
         if table in wanted.tables:
-            yield f"trigger {name} on table {table} is not of this format"
+            yield f"trigger {name} on table {table} is not part of this format"
 
 
 def _column_differences(table: str, wanted: Columns, found: Columns) -> Iterator[str]:
@@ -83,7 +82,7 @@ def _column_differences(table: str, wanted: Columns, found: Columns) -> Iterator
         if column not in found:
             yield f"column {table}.{column} is missing"
         elif found[column] != terms:
-            yield f"column {table}.{column} is other"
+            yield f"column {table}.{column} is different"
     for column in found:
         if column not in wanted:
-            yield f"column {table}.{column} is not of this format"
+            yield f"column {table}.{column} is not part of this format"

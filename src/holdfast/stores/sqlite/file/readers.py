@@ -1,4 +1,4 @@
-"""A few connections that only read, so that reads do not queue behind writes."""
+"""A few connections only read, so that reads do not queue behind writes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class ReadView:
     def row(self, name: str, *values: Any) -> Any:
         return self.db.execute(SQL[name], values).fetchone()
 
-    def each(self, name: str, *values: Any) -> Iterator[Any]:
-        """Read as they are asked for."""
+    def iterate(self, name: str, *values: Any) -> Iterator[Any]:
+        """Yield the rows, each read when it is needed."""
         return iter(self.db.execute(SQL[name], values))
 
     def rows(self, name: str, *values: Any) -> list[Any]:
@@ -56,7 +56,10 @@ class Readers:
         db = self._free.get()
         try:
             self._identity.check()
-            return within_snapshot(db, read, self._path)
+            with snapshot(db):
+                return read(ReadView(db))
+        except apsw.Error as error:
+            raise faults.translate(error, self._path, db.system_errno) from error
         finally:
             self._free.put(db)
 
@@ -66,18 +69,13 @@ class Readers:
             self._free.get().close()
 
 
-def within_snapshot(db: apsw.Connection, read: Callable[[ReadView], T], path: Path) -> T:
-    try:
-        with snapshot(db):
-            return read(ReadView(db))
-    except apsw.Error as error:
-        raise faults.translate(error, path, db.system_errno) from error
-
-
 @contextmanager
 def snapshot(db: apsw.Connection) -> Iterator[None]:
-    """Run a block on one consistent view of the file. An error inside is raised as it is: SQLite
-    may have ended the transaction by itself, and its answer to a second end would hide why."""
+    """Run a block on one consistent view of the file.
+
+    An error inside is raised as it is: SQLite may have ended the transaction by itself, and the
+    error of a second rollback would hide why.
+    """
     db.execute(SQL["begin_reading"])
     try:
         yield

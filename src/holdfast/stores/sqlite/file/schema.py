@@ -1,4 +1,4 @@
-"""Opening the file: is it ours, is it of a version we know, and its connections."""
+"""The file is opened here, if it is ours and of a version that we know."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.stores.sqlite.file import faults, layout
 from holdfast.stores.sqlite.file.migrations import link_audits
 from holdfast.stores.sqlite.file.readers import snapshot
 from holdfast.stores.sqlite.file.writer import patiently
-from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.statements import SQL, read_number, run_script
 
 APPLICATION_ID = 1215261796  # as in schema.sql
 VERSION = 3
@@ -32,13 +32,13 @@ def check_sqlite(number: int = apsw.SQLITE_VERSION_NUMBER) -> None:
 
 
 def open_writer(path: Path, *, namespace: str, lock_seconds: float) -> apsw.Connection:
-    """The one connection that writes, on a file that is ours and of our version."""
+    """Return the one connection that writes; the file is then ours and of our version."""
     check_sqlite()
     db = _connect(path)
     try:
         patiently(lambda: _check_owner(db, path), seconds=lock_seconds)
-        patiently(lambda: _run(db, SQL["new_file"]), seconds=lock_seconds)
-        patiently(lambda: _run(db, SQL["writing"]), seconds=lock_seconds)
+        patiently(lambda: run_script(db, SQL["new_file"]), seconds=lock_seconds)
+        patiently(lambda: run_script(db, SQL["writing"]), seconds=lock_seconds)
         patiently(lambda: db.execute(SQL["begin_writing"]), seconds=lock_seconds)
         migrate(db, path)
         _check_namespace(db, path, namespace)
@@ -56,28 +56,28 @@ def open_reader(path: Path) -> apsw.Connection:
     except apsw.Error as error:
         raise faults.translate(error, path) from error
     db.set_busy_timeout(1000)  # readers meet a lock only while a dead writer's log is recovered
-    _run(db, SQL["reading"])
+    run_script(db, SQL["reading"])
     return db
 
 
 def migrate(db: apsw.Connection, path: Path) -> None:
     """Bring the file to our version, step by step. Inside a write transaction."""
-    found = _number(db, "user_version")
+    found = read_number(db, "user_version")
     if found > VERSION:
         raise faults.too_new(path, found, VERSION)
     _check_layout(db, path, found)
     for version in range(found + 1, VERSION + 1):
-        _run(db, SQL[f"v{version}"])
+        run_script(db, SQL[f"v{version}"])
         if version == 3:
             link_audits(db)
 
 
 def _check_layout(db: apsw.Connection, path: Path, version: int) -> None:
-    """Refuse a file whose tables are not those of the format that it says it has."""
+    """Refuse a file whose tables are not those of the format that it claims."""
     found = layout.read_layout(db)
     if version == 0:
         ours = layout.made_by((SQL["v1"],)).tables
-        wrong = [f"table {table} is there already" for table in found.tables if table in ours]
+        wrong = [f"table {table} exists already" for table in found.tables if table in ours]
     else:
         wanted = layout.made_by(tuple(SQL[f"v{n}"] for n in range(1, version + 1)))
         wrong = [*layout.differences(wanted, found)]
@@ -96,7 +96,7 @@ def _connect(path: Path) -> apsw.Connection:
 def _check_owner(db: apsw.Connection, path: Path) -> None:
     """Check on one snapshot whose file it is: another process may be making it ours right now."""
     with snapshot(db):
-        owner, version = _number(db, "application_id"), _number(db, "user_version")
+        owner, version = read_number(db, "application_id"), read_number(db, "user_version")
         if owner != APPLICATION_ID and (owner or db.execute(SQL["first_table"]).fetchone()):
             raise faults.not_ours(path)
         if version > VERSION:
@@ -111,12 +111,3 @@ def _check_namespace(db: apsw.Connection, path: Path, namespace: str) -> None:
         db.execute(SQL["meta_add"], (NAMESPACE, namespace))
     elif found[0] != namespace:
         raise faults.other_namespace(path, found[0], namespace)
-
-
-def _number(db: apsw.Connection, name: str) -> int:
-    return int(db.execute(SQL[name]).fetchone()[0])  # type: ignore[index]
-
-
-def _run(db: apsw.Connection, script: str) -> None:
-    for _ in db.execute(script):
-        pass

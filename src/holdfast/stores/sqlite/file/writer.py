@@ -1,14 +1,14 @@
-"""The one thread that writes, and what it gathers into one commit.
+"""One thread writes, and gathers operations into one commit.
 
-It takes what has come while the last commit was under way, so an idle store adds no delay and a
-busy one pays for one sync per group. An answer is given after the commit. When one operation of a
-group fails, the group is rolled back and each gets a transaction of its own: nobody suffers for a
-neighbour, and no savepoint is paid for as long as all goes well.
+It takes the operations that came during the last commit, so an idle store adds no delay and a busy
+one pays for one sync per group. An operation is answered after the commit. When one operation of a
+group fails, the group is rolled back and each gets a transaction of its own: no operation fails
+because of another, and no savepoint is paid for as long as all goes well.
 
-While somebody waits for a signal, the thread also looks whether another process has committed: on
-its own connection SQLite tells exactly that. It looks every 2 ms while that happens, else every 50.
-What was committed it does not know, so all are woken but those who sleep until a time: a count in
-the file tells whether they have to wake up, lest they do so for every task of a busy neighbour.
+While somebody waits for a signal, the thread also polls whether another process has committed,
+which SQLite reports on its own connection: every 2 ms while that happens, else every 50 ms. It does
+not learn what was committed, so it wakes everybody but those who sleep until a time. A count in the
+file says whether they have to wake up, so that they do not do so for every task of a busy process.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ import msgspec
 from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.ports import Topic
 from holdfast.stores.sqlite.file import faults
-from holdfast.stores.sqlite.statements import SQL
+from holdfast.stores.sqlite.statements import SQL, read_number
 from holdfast.stores.sqlite.transaction import StoreClock, Txn
 
 GROUP_WEIGHT = 1000  # elements in one commit
 WAITING_LIMIT = 50_000  # operations not yet begun
-LOOK_SECONDS = 0.05  # between two looks for another process's commit
-BUSY_LOOK_SECONDS = 0.002  # while another process
-BUSY_SECONDS = 10.0  # has committed within this time
-LOCK_SECONDS = 10.0  # one group commits in milliseconds; who waits this long waits for a stuck one
+LOOK_SECONDS = 0.05  # between two polls for another process's commit
+BUSY_LOOK_SECONDS = 0.002  # the same, while another process has committed
+BUSY_SECONDS = 10.0  # within this time
+LOCK_SECONDS = 10.0  # one group commits in milliseconds; after this time the other writer is stuck
 TRY_SECONDS = (0.0005, 0.005)
 
 Inode: TypeAlias = tuple[int, int]
@@ -55,8 +55,8 @@ class Identity:
     """The files of a store that is open now: its database, its log and the log's index.
 
     A file that was removed or moved away stays open and takes every commit, and nobody finds it
-    again. So the inodes are compared at each use. They are asked for by path and never opened for
-    this: closing one more handle would take SQLite's locks from the whole process.
+    again. So the inodes are compared at each use. The paths are never opened for this, because
+    closing one more handle would take SQLite's locks from the whole process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,7 +123,10 @@ class Writer:
         self._lock = threading.Lock()
         self._closing = False
         self._watchers = 0
-        self._seen, self._due_seen = self._data_version(), self._due_count()
+        self._seen, self._due_seen = (
+            read_number(self._db, "data_version"),
+            read_number(self._db, "due_count"),
+        )
         self._busy_until = 0.0
         self._thread = threading.Thread(target=self._run, name="holdfast-sqlite", daemon=True)
         self._thread.start()
@@ -135,7 +138,9 @@ class Writer:
             if self._closing:
                 raise faults.not_open(self._path)
             if self._queue.qsize() >= WAITING_LIMIT:
-                raise StoreUnavailable(f"{WAITING_LIMIT} writes wait for {self._path} already")
+                raise StoreUnavailable(
+                    f"{WAITING_LIMIT} writes to {self._path} are already waiting"
+                )
             self._queue.put(QueuedWrite(work, weight, loop, future))
         return await future
 
@@ -153,7 +158,7 @@ class Writer:
                 self._watchers -= 1
 
     def close(self, *, timeout: float) -> bool:
-        """Write what waits, then stop. False: it did not come to an end in time."""
+        """Write what waits, then stop; return False if that did not end in time."""
         with self._lock:
             self._closing = True
             self._queue.put(None)
@@ -171,11 +176,11 @@ class Writer:
                 if self._watchers and not self._broken:
                     self._look()
             except Exception:  # a defect; the thread must outlive it, or all writes would hang
-                log.exception("the writer of %s went wrong", self._path)
+                log.exception("the writer of %s failed", self._path)
         self._db.close()
 
     def _gather(self) -> list[QueuedWrite]:
-        """Wait for one, then take what else is there."""
+        """Wait for one operation, then take all that are there."""
         group: list[QueuedWrite] = []
         weight = 0
         try:
@@ -204,7 +209,7 @@ class Writer:
             topics = set()
             for operation in group:
                 operation.error = self._translate(error)
-        try:  # first: who is answered and then waits, waits for what comes after
+        try:  # before the answers: a caller that then waits, waits for later signals
             for topic in topics:
                 self._notify(topic)
         finally:
@@ -221,7 +226,7 @@ class Writer:
             txn = self._perform(group)
             self._identity.check()  # as late as can be: nothing is written yet
             self._db.execute(SQL["commit"])
-        except apsw.Error as error:  # before the rollback, which forgets what the system said
+        except apsw.Error as error:  # before the rollback, which resets the system's error number
             raise self._translate(error) from error
         finally:
             self._roll_back()
@@ -239,19 +244,21 @@ class Writer:
         try:
             self._db.execute(SQL["roll_back"])
         except apsw.Error as error:
-            log.error("%s cannot be rolled back, it is opened anew: %s", self._path, error)
+            log.error(
+                "a write to %s cannot be rolled back, so it reconnects: %s", self._path, error
+            )
         if self._db.in_transaction:
             self._broken = True
             try:
                 self._reconnect()
             except (StoreError, apsw.Error) as error:
-                log.error("%s cannot be opened now, the next write will try: %s", self._path, error)
+                log.error("%s cannot be opened now; the next write retries: %s", self._path, error)
 
     def _reconnect(self) -> None:
         self._db.close(True)
         self._identity.check()  # else an empty file would be made
         self._db = self._connect()
-        self._seen, self._broken = self._data_version(), False
+        self._seen, self._broken = read_number(self._db, "data_version"), False
 
     def _perform(self, group: Sequence[QueuedWrite]) -> Txn:
         try:
@@ -269,33 +276,27 @@ class Writer:
         try:
             self._db.execute(SQL["shrink_log"]).fetchall()
         except apsw.Error as error:
-            log.debug("the log of %s could not be shrunk now: %s", self._path, error)
+            log.debug("the log of %s cannot be shrunk now: %s", self._path, error)
 
     # -- other processes
 
     def _look(self) -> None:
         try:
-            seen = self._data_version()
+            seen = read_number(self._db, "data_version")
             if seen == self._seen:
                 return
-            due_count = self._due_count()
+            due_count = read_number(self._db, "due_count")
         except apsw.Error as error:
-            log.warning("%s cannot be looked at: %s", self._path, error)
+            log.warning("%s cannot be polled for commits: %s", self._path, error)
             return
-        rung = set(Topic) if due_count != self._due_seen else set(Topic) - {Topic.DUE}
+        topics = set(Topic) if due_count != self._due_seen else set(Topic) - {Topic.DUE}
         self._seen, self._due_seen = seen, due_count
         self._busy_until = time.monotonic() + BUSY_SECONDS
-        for topic in rung:
+        for topic in topics:
             self._notify(topic)
 
     def _look_seconds(self) -> float:
         return BUSY_LOOK_SECONDS if time.monotonic() < self._busy_until else LOOK_SECONDS
-
-    def _data_version(self) -> int:
-        return int(self._db.execute(SQL["data_version"]).fetchone()[0])  # type: ignore[index]
-
-    def _due_count(self) -> int:
-        return int(self._db.execute(SQL["due_count"]).fetchone()[0])  # type: ignore[index]
 
     def _translate(self, error: Exception) -> Exception:
         system_errno = 0 if self._broken else self._db.system_errno
@@ -311,14 +312,14 @@ class _Spoiled(Exception):
 
 
 def _answer(group: Sequence[QueuedWrite]) -> None:
-    """Waking a loop costs more than an operation does: once per loop, not once per answer."""
+    """Answer all operations, once per loop: waking a loop costs more than an operation."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[QueuedWrite]] = defaultdict(list)
     for operation in group:
         by_loop[operation.loop].append(operation)
     for loop, operations in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, operations)
-        except RuntimeError:  # its loop was closed: nobody is left to be told
+        except RuntimeError:  # the loop was closed: nobody waits any more
             log.debug("%d answers came after their loop was closed", len(operations))
 
 
@@ -333,7 +334,7 @@ def _resolve(operations: Sequence[QueuedWrite]) -> None:
 
 
 def patiently(step: Callable[[], T], *, seconds: float = LOCK_SECONDS) -> T:
-    """Try until the lock is free. SQLite's own waiting backs off so far that it starves."""
+    """Repeat a step until the lock is free: SQLite's own waiting backs off and starves."""
     end = time.monotonic() + seconds
     while True:
         try:

@@ -109,13 +109,13 @@ def tasks_of(view: ReadView, plan_id: str) -> PlanTasks | None:
 
 
 def members_of(view: ReadView, plan_id: str) -> dict[int, Member]:
-    found = view.each("plan_members_of", plan_id)
+    found = view.iterate("plan_members_of", plan_id)
     return {number: member_of(state, version) for number, state, version in found}
 
 
 def events(view: ReadView, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
     found: list[PlanEvent] = []
-    for (body,) in view.each("plan_events_of", plan_id, after_version):
+    for (body,) in view.iterate("plan_events_of", plan_id, after_version):
         if len(found) >= limit:
             break
         found += events_of(body)
@@ -134,8 +134,8 @@ def find(view: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mar
 
 def _newest(view: ReadView, statuses: set[PlanStatus], before: Mark, limit: int) -> Iterator[Any]:
     if not statuses:
-        return view.each("plans_any", *before, limit)
-    parts = [view.each("plans_of_status", status, *before, limit) for status in statuses]
+        return view.iterate("plans_any", *before, limit)
+    parts = [view.iterate("plans_of_status", status, *before, limit) for status in statuses]
     return merge(*parts, key=itemgetter(0, 1), reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""Submits, lapsed leases and due times: verbs of the port, inside a transaction."""
+"""The verbs for submissions, lapsed leases and due times, inside a transaction."""
 
 from __future__ import annotations
 
@@ -56,18 +56,17 @@ class ExistingTasks:
         tasks = [encoded.submission.task for encoded in batch]
         ids = [task.id for task in tasks]
         self.ids = {found for (found,) in txn.rows("tasks_known", json_list(ids))} if ids else set()
-        self.owners = _owners(txn, [(t.tenant or "", t.key) for t in tasks if t.key is not None])
+        keys = [(t.tenant or "", t.key) for t in tasks if t.key is not None]
+        owned = txn.rows("keys_owned", json_list(keys), txn.wall) if keys else ()
+        # The tasks that these keys belong to, with their digests, if their time is not over.
+        self.owners: dict[Key, tuple[str, str]] = {
+            (tenant, key): (task_id, digest) for tenant, key, task_id, digest in owned
+        }
         txn.load_tenants({task.tenant for task in tasks if task.tenant is not None})
 
     def is_new(self, task: Task) -> bool:
         has_owner = task.key is not None and (task.tenant or "", task.key) in self.owners
         return task.id not in self.ids and not has_owner
-
-
-def _owners(txn: Txn, keys: Sequence[Key]) -> dict[Key, tuple[str, str]]:
-    """The tasks that these keys belong to, with their digests, if their time is not over."""
-    found = txn.rows("keys_owned", json_list(keys), txn.wall) if keys else ()
-    return {(tenant, key): (task_id, digest) for tenant, key, task_id, digest in found}
 
 
 def insert_one(
@@ -103,11 +102,7 @@ def _accept(txn: Txn, encoded: EncodedSubmission, there: ExistingTasks) -> None:
         key = task.tenant or "", task.key
         there.owners[key] = task.id, submission.digest
         txn.add("key_put", (*key, task.id))
-    _add(txn, task, encoded)
-
-
-def _add(txn: Txn, task: Task, encoded: EncodedSubmission) -> None:
-    n, submission = txn.next_task(), encoded.submission
+    n = txn.next_task()
     place, ready, line = Place.HELD, None, None
     if not submission.held:
         place, ready, line = txn.enter(task.tenant, n)
@@ -148,14 +143,14 @@ def _add(txn: Txn, task: Task, encoded: EncodedSubmission) -> None:
 
 
 def expire(txn: Txn, limit: int, count_crashes: bool, alone_from: int) -> int:
-    # No worker outlives its machine, and its end is no fault of the task.
+    # No worker survives a new start of its machine, and that does not count against the task.
     taken = _lose_all(txn, txn.rows("leases_of_other_boots", txn.boot, limit), None)
     lapsed = txn.rows("leases_lapsed", txn.boot, txn.now, max(0, limit - taken))
     return taken + _lose_all(txn, lapsed, alone_from if count_crashes else None)
 
 
 def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> int:
-    """``alone_from`` None: none of them counts."""
+    """Take back the leases; without ``alone_from``, no lapse counts as a crash."""
     numbers = sorted(n for (n,) in found)
     rows = txn.rows("records_at", json_list(numbers)) if numbers else ()
     for row in map(record_row, rows):
@@ -170,14 +165,13 @@ def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> 
 
 
 def _noted_progress(txn: Txn, n: int) -> Progress | None:
-    """Return what the holder of a lease has noted of the stage that it has begun."""
+    """Return what the holder of a lease has noted of the stage that it started."""
     found = txn.row("progress_get", n)
     return codec.or_none(codec.decode_progress, found[0]) if found and found[0] else None
 
 
 def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
-    """Put a task whose lease was lost at the head of its queue: it and its tenant's line have
-    waited."""
+    """Put a task whose lease was lost at the front of its queue, because it has already waited."""
     after = store_moved(
         txn,
         task,

@@ -106,10 +106,10 @@ def find_all(look: ReadView, wanted: TriggerFilter, limit: int, after: str) -> T
 
 def _walk(look: ReadView, wanted: TriggerFilter, after: str, limit: int) -> Iterator[Any]:
     if wanted.declared:
-        return look.each("triggers_declared", after, limit)
+        return look.iterate("triggers_declared", after, limit)
     if wanted.tenant is not None:
-        return look.each("triggers_of_tenant", wanted.tenant, after, limit)
+        return look.iterate("triggers_of_tenant", wanted.tenant, after, limit)
     if len(wanted.statuses) == len(TriggerStatus):
-        return look.each("triggers_any", after, limit)
-    parts = [look.each("triggers_of_status", status, after, limit) for status in wanted.statuses]
+        return look.iterate("triggers_any", after, limit)
+    parts = [look.iterate("triggers_of_status", status, after, limit) for status in wanted.statuses]
     return merge(*parts, key=itemgetter(0))

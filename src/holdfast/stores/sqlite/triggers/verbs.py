@@ -200,11 +200,11 @@ class TriggerBatch:
         """Return a queue that cannot take all of the tasks."""
         submitted = [encoded.submission.task for encoded in tasks]
         needed = Counter(task.queue for task in submitted if self._there.is_new(task))
-        return next((queue for queue, n in needed.items() if not self._takes(queue, n)), None)
-
-    def _takes(self, queue: str, number: int) -> bool:
-        is_shut = queue in self._txn.switched_off(Switch.INTAKE)
-        return not is_shut and self._txn.depth(queue) + number <= self._depth_limit
+        for queue, count in needed.items():
+            is_shut = queue in self._txn.switched_off(Switch.INTAKE)
+            if is_shut or self._txn.depth(queue) + count > self._depth_limit:
+                return queue
+        return None
 
     def _write(self, write: EncodedTriggerChange) -> Changed:
         audit = write.change.audit

@@ -57,7 +57,7 @@ def newest(view: ReadView, where: Filter, before: str, limit: int) -> Rows:
         parts = [("find_suspended", status, *_span(where)) for status in statuses]
     else:
         parts = _groups(view, where, statuses)
-    return _merge_pages(map(record_row, view.each(*part, before, limit)) for part in parts)
+    return _merge_pages(map(record_row, view.iterate(*part, before, limit)) for part in parts)
 
 
 def _merge_pages(parts: Iterable[Rows]) -> Rows:
