@@ -45,11 +45,11 @@ class Unhurried(SqliteStore):
             side.do = self._counted(side.do)
 
     def _counted(self, do: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-        async def counted(work: Any, **options: Any) -> T:
+        async def counted(work: Any, *args: Any, **options: Any) -> T:
             self._in_hand += 1
             self._at_rest.clear()
             try:
-                return await do(work, **options)
+                return await do(work, *args, **options)
             finally:
                 self._in_hand -= 1
                 if not self._in_hand:

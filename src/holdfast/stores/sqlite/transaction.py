@@ -1,12 +1,11 @@
 """The transaction of a group of writes: what it has read and counted until it is committed.
 
 Rows to write are gathered and written in sets, one statement for all rows of a kind: SQLite is then
-at work without Python, and Python without SQLite. Whoever reads or runs a statement of his own sees
-what was written before, for it is written out first; so what a batch needs is read for all of it
-at once. Numbers, tenants and counts are kept here while the group runs and written at its end.
+at work without Python, and Python without SQLite. A read or a single statement first writes out the
+gathered rows, and so sees them; therefore a batch reads at once what all of it needs. Numbers,
+tenants and counts are kept here while the group runs and written at its end.
 
-If anything goes wrong the whole thing is thrown away and the transaction rolled back, so it never
-has to undo a part of itself.
+After an error the transaction is rolled back as a whole, so it never has to undo a part of itself.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Clock, Switch, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.statements import SQL
-from holdfast.stores.sqlite.tasks.records import RecordRow, TaskPosition, task_of
+from holdfast.stores.sqlite.tasks.records import RecordRow, TaskPosition, indexed_columns, task_of
 
 SETTLED = Place.SETTLED
 NONE: frozenset[str] = frozenset()
 HOLD_PREFIX = f"{Switch.HOLD}:"  # of names in `meta`, which older releases do not read
 SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
 
-# In this order: out of the old place before into the new one, and a tombstone is dug last.
+# The order of writing: out of the old place before into the new one, a tombstone before deletes.
 WRITES = """
     ready_delete lease_delete task_add state_add state_put state_settle state_stay state_stay_marked
     state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add
     data_replaced key_put tombstone_put task_delete state_delete journal_delete audit_add
 """.split()
 
-# Queue, type, place and status left, those taken.
+# Queue, type, the place and status that tasks left, and those that they have now.
 Shift = tuple[str, str, Place, Status, Place, Status]
 StatusChange = tuple[str, str, Status, Status]  # queue, type, status left, status taken
 
@@ -52,7 +51,7 @@ class TenantLine(msgspec.Struct, kw_only=True):
     active: int | None = None
     fence: int = 0
     waiting: int = 0
-    rests: bool = False  # its active task rests and lets others pass
+    rests: bool = False  # its active task is parked or due later, and lets others pass
 
     @property
     def open(self) -> bool:
@@ -89,7 +88,7 @@ class Txn:
         self.wall = clock.wall()  # everything else
         self.boot = clock.boot
         self.topics: set[Topic] = set()
-        self.due_count: int | None = None  # how often DUE has come, with this one
+        self.due_count: int | None = None  # how often DUE was signalled, including this time
         self.shrink = False  # pages were freed: give them back after the commit
         self._pending: defaultdict[str, list[Any]] = defaultdict(list)
         self._size = 0
@@ -103,7 +102,7 @@ class Txn:
         self._moves: defaultdict[StatusChange, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._refused: Counter[str] = Counter()
         self._off: dict[Switch, frozenset[str]] = {}
-        self._tip: Anchor | None = None  # of the chain of audits
+        self._tip: Anchor | None = None  # of the audit chain
         self._linked = False
         task, ready, fence, self._some_off, self._some_held = self.row("sequences_and_switches")
         self._numbers: tuple[int, int, int] = task, ready, fence
@@ -140,7 +139,7 @@ class Txn:
         for name in WRITES:
             if rows := pending.pop(name, None):
                 self.db.execute(SQL[name], (json_list(rows),))
-        assert not pending, f"nobody writes {', '.join(pending)}"
+        assert not pending, f"WRITES does not name {', '.join(pending)}"
 
     # -- numbers that rise
 
@@ -170,7 +169,7 @@ class Txn:
         return {row[0]: TaskPosition._make(row) for row in rows}
 
     def read(self, row: RecordRow) -> Task | None:
-        """Return the task of a row, or None where it cannot be read: its neighbours must go on."""
+        """Return the task of a row, or None if it cannot be read: other tasks must go on."""
         try:
             return task_of(row)
         except SerialisationError as error:
@@ -188,11 +187,11 @@ class Txn:
         ready: int | None = None,
         line: int | None = None,
     ) -> None:
-        """Write a record that goes to another place from the one that it has left."""
+        """Write a record that has left one place for another."""
         n, at, place, status = after.order, after.updated_at, after.place, after.status
-        failure, settled_at = after.failure, after.settled_at
+        settled_at = after.settled_at
         self.written.add(n)
-        if place is SETTLED and failure is None and settled_at == at == after.status_since:
+        if place is SETTLED and after.failure is None and settled_at == at == after.status_since:
             until = at + after.keep_seconds
             self._pending["state_settle"].append(
                 (n, after.version, status, at, place, after.fence, until, mutable)
@@ -211,9 +210,7 @@ class Txn:
                     after.due,
                     after.fence,
                     settled_at,
-                    None if settled_at is None else settled_at + after.keep_seconds,
-                    at if after.suspended else None,
-                    None if failure is None else failure.fingerprint,
+                    *indexed_columns(after),
                     mutable,
                 )
             )
@@ -222,10 +219,10 @@ class Txn:
         self._count_shift(before, left, after)
 
     def stay(self, before: Task, after: Task, mutable: msgspec.Raw) -> None:
-        """Write a record that stays where it is, without touching an index if that can be."""
-        n, failure, settled_at = after.order, after.failure, after.settled_at
+        """Write a record that stays in its place, without touching an index if possible."""
+        n, is_same = after.order, before.status is after.status and before.failure == after.failure
         self.written.add(n)
-        if before.status is after.status and failure == before.failure and not after.suspended:
+        if is_same and not after.suspended:
             self._pending["state_stay"].append((n, after.version, after.updated_at, mutable))
             return
         self._pending["state_stay_marked"].append(
@@ -235,10 +232,8 @@ class Txn:
                 after.status,
                 after.status_since,
                 after.updated_at,
-                settled_at,
-                None if settled_at is None else settled_at + after.keep_seconds,
-                after.updated_at if after.suspended else None,
-                None if failure is None else failure.fingerprint,
+                after.settled_at,
+                *indexed_columns(after),
                 mutable,
             )
         )
@@ -274,12 +269,12 @@ class Txn:
         return self._tenants[name]
 
     def enter(self, tenant_name: str | None, n: int) -> tuple[Place, int | None, int | None]:
-        """Let a task into its queue, or into its tenant's line: the place, and its number there."""
+        """Put a task into its queue or its tenant's line; return the place and its number there."""
         if tenant_name is not None:
             tenant = self.tenant(tenant_name)
             if tenant.active != n and not tenant.open:
                 tenant.waiting += 1
-                self._first_in_line.pop(tenant_name, None)  # it may come to stand before all others
+                self._first_in_line.pop(tenant_name, None)  # it may come before all others
                 return Place.LINE, None, n
             tenant.active, tenant.rests = n, False
         self.topics.add(Topic.READY)
@@ -351,38 +346,36 @@ class Txn:
         if self.db.changes():
             self._tenants.pop(name, None)
 
-    # -- switches and the chain of audits
+    # -- switches and the audit chain
 
     def switched_off(self, switch: Switch) -> frozenset[str]:
-        """Return the names for which a switch is thrown; where no switch is, nothing is read."""
+        """Return the names that a switch is set for; without any setting, nothing is read."""
         if not self._some_off:
             return NONE
-        found = self._off.get(switch)
-        if found is None:
-            found = frozenset(name for (name,) in self.rows("switches_of", switch))
-            self._off[switch] = found
-        return found
+        if switch not in self._off:
+            self._off[switch] = frozenset(name for (name,) in self.rows("switches_of", switch))
+        return self._off[switch]
 
     @property
     def some_held(self) -> bool:
-        """Return whether any tenant has a hold, be it over; seldom, so little else is asked."""
+        """Return whether any tenant has a hold, even one that is over; mostly there is none."""
         return bool(self._some_held)
 
     def forget_switches(self) -> None:
-        """Read the switches anew: they were changed."""
+        """Read the switches again, because they were changed."""
         self._some_off = self._some_held = True
         self._off.clear()
 
     def write_audit(self, entry: Audit) -> None:
-        """Write an entry of the audit, linked to the one before it."""
-        # As it will be read: constructors check no types, and the hash is that of what is kept.
+        """Write an audit entry, link_entry to the one before it."""
+        # Decoded, as it will be read: constructors check no types, and this is what is hashed.
         link = link_entry(self._chain_tip(), codec.decode_audit(codec.encode(entry)))
         self._tip, self._linked = link.anchor, True
         row = link.seq, link.entry.at, codec.encode(link.entry).decode(), link.hash
         self.add("audit_add", row)
 
     def _chain_tip(self) -> Anchor:
-        """Return the newest link of the chain of audits."""
+        """Return the last entry of the audit chain."""
         if self._tip is None:
             seq, hash = self.row("chain_head")
             self._tip = Anchor(seq=seq, hash=hash)
@@ -396,31 +389,31 @@ class Txn:
             self._depths[queue] += by
 
     def count_shifts(self, shift: Shift, count: int, dwelt_seconds: float) -> None:
-        """``dwelt_seconds``: how long they all had the status that they have left."""
-        found = self._shifts[shift]
-        found[0] += count
-        found[1] += dwelt_seconds
+        """Count shifts; ``dwelt_seconds``: how long all tasks had the status that they left."""
+        counted = self._shifts[shift]
+        counted[0] += count
+        counted[1] += dwelt_seconds
 
     def _count_shift(self, before: Task, left: Place, after: Task) -> None:
         place, status = after.place, after.status
-        found = self._shifts[after.queue, after.type, left, before.status, place, status]
-        found[0] += 1
-        found[1] += max(0.0, after.updated_at - before.status_since)
+        counted = self._shifts[after.queue, after.type, left, before.status, place, status]
+        counted[0] += 1
+        counted[1] += max(0.0, after.updated_at - before.status_since)
 
-    def count_refusal(self, says: str) -> None:
-        self._refused[says] += 1
+    def count_refusal(self, refusal: str) -> None:
+        self._refused[refusal] += 1
 
     def depth(self, queue: str) -> int:
         """Return how many tasks wait in a queue: ready, in a line, or for a time."""
-        found = self._depths.get(queue)
-        if found is None or self._shifts:
+        depth = self._depths.get(queue)
+        if depth is None or self._shifts:
             self._add_shifts()
-            found = sum(n for place, n in self.rows("totals_of_queue", queue) if place in WAITING)
-            found += sum(
+            depth = sum(n for place, n in self.rows("totals_of_queue", queue) if place in WAITING)
+            depth += sum(
                 n for (q, place, _), n in self._totals.items() if q == queue and place in WAITING
             )
-            self._depths[queue] = found
-        return found
+            self._depths[queue] = depth
+        return depth
 
     def _add_shifts(self) -> None:
         """Add shifts from one place and status to another to the totals and to the moves."""
@@ -428,9 +421,9 @@ class Txn:
             self._totals[queue, left, before] -= count
             self._totals[queue, place, after] += count
             if before is not after:
-                found = self._moves[queue, type, before, after]
-                found[0] += count
-                found[1] += dwelt
+                moves = self._moves[queue, type, before, after]
+                moves[0] += count
+                moves[1] += dwelt
         self._shifts.clear()
 
     def flush(self) -> None:
@@ -451,8 +444,8 @@ class Txn:
                 self.run("totals_add", *key, count)
         if self._moves:
             self.run_each("moves_add", [(*move, *n) for move, n in self._moves.items()])
-        for says, count in self._refused.items():
-            self.run("refusals_add", says, count)
+        for refusal, count in self._refused.items():
+            self.run("refusals_add", refusal, count)
         if self._linked and self._tip is not None:
             self.run("chain_head_put", self._tip.seq, self._tip.hash)
         if Topic.DUE in self.topics:

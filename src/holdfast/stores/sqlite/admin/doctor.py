@@ -25,6 +25,7 @@ from holdfast.stores.sqlite.tasks.records import (
     TaskPosition,
     bodies_of,
     counted_as,
+    indexed_columns,
     record_row,
     task_of,
 )
@@ -173,6 +174,7 @@ def _columns(found: TaskRow, task: Task) -> Said:
 
 def columns_of(task: Task) -> dict[str, Any]:
     """Return the columns that follow from the record alone."""
+    keep_until, suspended_at, error = indexed_columns(task)
     return {
         "id": task.id,
         "tenant": task.tenant,
@@ -180,9 +182,9 @@ def columns_of(task: Task) -> dict[str, Any]:
         "queue": task.queue,
         "type": task.type,
         "hold": int(task.hold),
-        "error": task.failure.fingerprint if task.failure else None,
-        "keep_until": None if task.settled_at is None else task.settled_at + task.keep_seconds,
-        "suspended_at": task.updated_at if task.suspended else None,
+        "error": error,
+        "keep_until": keep_until,
+        "suspended_at": suspended_at,
     }
 
 

@@ -17,6 +17,7 @@ from holdfast.domain.plan.plan import Counts, MemberState, Plan
 from holdfast.domain.trigger.trigger import LEASE
 from holdfast.stores import codec
 from holdfast.stores.sqlite.plans import rows
+from holdfast.stores.sqlite.plans.verbs import PlanRow, load_row
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.stores.sqlite.triggers import rows as trigger_rows
 from holdfast.stores.sqlite.triggers.verbs import put_all
@@ -128,36 +129,33 @@ def _format_counts(counts: tuple[Counts, ...]) -> list[dict[str, int]]:
     return [{str(s): n for s, n in sorted(wave.items()) if n} for wave in counts]
 
 
-def _read_plan(txn: Txn, name: str) -> tuple[int, Plan, str, bool] | None:
-    """Return a plan's number and record, and whether a driver has it."""
-    found = txn.row("plan_of", name)
-    plan = rows.readable(name, found[-1], rows.NO_LEASE) if found else None
-    if found is None or plan is None or plan.id != name:
-        return None
-    return found[0], plan, found[-1], found[3] is not None
+def _read_plan(txn: Txn, name: str) -> tuple[PlanRow | None, Plan | None]:
+    """Return a plan's row, and its record if it can be read and has this name."""
+    row = load_row(txn, name)
+    plan = rows.readable(name, row.body, rows.NO_LEASE) if row else None
+    return row, plan if plan and plan.id == name else None
 
 
 def _mend_plan(txn: Txn, name: str) -> bool:
-    if (found := _read_plan(txn, name)) is None:
-        return False
-    n, plan, body, _ = found
-    txn.run("plan_put", n, *rows.columns_of(plan), body)
-    return True
+    row, plan = _read_plan(txn, name)
+    if row and plan:
+        txn.run("plan_put", row.n, *rows.columns_of(plan), row.body)
+    return plan is not None
 
 
 def _recount(txn: Txn, name: str) -> bool:
-    found = _read_plan(txn, name)
-    if found is None or found[3]:
+    row, plan = _read_plan(txn, name)
+    if row is None or plan is None or row.lease_id is not None:
         return False  # its driver would overwrite the counts with those that it has read before
-    n, plan, *_ = found
     mended = msgspec.structs.replace(plan, counts=tuple(dict(c) for c in _count_members(txn, plan)))
-    txn.run("plan_put", n, *rows.columns_of(mended), rows.body_of(mended))
+    txn.run("plan_put", row.n, *rows.columns_of(mended), rows.body_of(mended))
     return True
 
 
 def _set_plan_aside(txn: Txn, name: str) -> bool:
-    if _read_plan(txn, name) is None and (found := txn.row("plan_of", name)):
-        txn.run("plan_set_aside", found[0])
+    row, plan = _read_plan(txn, name)
+    if row and plan is None:
+        txn.run("plan_set_aside", row.n)
     return False
 
 

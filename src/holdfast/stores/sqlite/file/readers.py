@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
@@ -18,6 +18,7 @@ from holdfast.stores.sqlite.statements import SQL
 
 READERS = 2
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -48,16 +49,19 @@ class Readers:
             self._free.put(connect(path))
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="holdfast-sqlite-read")
 
-    async def do(self, read: Callable[[ReadView], T]) -> T:
+    async def do(
+        self, read: Callable[Concatenate[ReadView, P], T], *args: P.args, **options: P.kwargs
+    ) -> T:
+        """Call the read in a thread, with a consistent view before its own arguments."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._read, read)
+        return await loop.run_in_executor(self._pool, self._read, read, args, options)
 
-    def _read(self, read: Callable[[ReadView], T]) -> T:
+    def _read(self, read: Callable[..., T], args: Any, options: Any) -> T:
         db = self._free.get()
         try:
             self._identity.check()
             with snapshot(db):
-                return read(ReadView(db))
+                return read(ReadView(db), *args, **options)
         except apsw.Error as error:
             raise faults.translate(error, self._path, db.system_errno) from error
         finally:

@@ -1,4 +1,4 @@
-"""SQLite behind the PlanStore port."""
+"""The plan part of the SQLite store."""
 
 from __future__ import annotations
 
@@ -69,38 +69,29 @@ class SqlitePlans:
     # -- reads
 
     async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
-        return await self._door().readers.do(partial(load, plan_ids=plan_ids))
+        return await self._door().readers.do(load, plan_ids)
 
     async def tasks(self, plan_id: str) -> PlanTasks | None:
-        return await self._door().readers.do(partial(tasks_of, plan_id=plan_id))
+        return await self._door().readers.do(tasks_of, plan_id)
 
     async def members(self, plan_id: str) -> Mapping[int, Member]:
-        return await self._door().readers.do(partial(members_of, plan_id=plan_id))
+        return await self._door().readers.do(members_of, plan_id)
 
     async def events(
         self, plan_id: str, *, limit: int, after_version: int = 0
     ) -> Sequence[PlanEvent]:
-        read = partial(events, plan_id=plan_id, limit=limit, after_version=after_version)
-        return await self._door().readers.do(read)
+        return await self._door().readers.do(events, plan_id, limit, after_version)
 
     async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage:
         before = TOP if cursor is None else codec.read_plan_cursor(cursor)
-        read = partial(find, statuses=statuses, limit=limit, before=before)
-        return await self._door().readers.do(read)
+        return await self._door().readers.do(find, statuses, limit, before)
 
 
 def load(view: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:
-    return [_load(view, plan_id) for plan_id in plan_ids]
-
-
-def _load(view: ReadView, plan_id: str) -> Plan | None:
-    found = view.row("plan_of", plan_id)
-    if found is None:
-        return None
-    row = plan_verbs.PlanRow(*found)
-    return readable(plan_id, row.body, row.held)
+    rows = ((plan_id, plan_verbs.load_row(view, plan_id)) for plan_id in plan_ids)
+    return [readable(plan_id, row.body, row.held) if row else None for plan_id, row in rows]
 
 
 def tasks_of(view: ReadView, plan_id: str) -> PlanTasks | None:
@@ -114,21 +105,21 @@ def members_of(view: ReadView, plan_id: str) -> dict[int, Member]:
 
 
 def events(view: ReadView, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:
-    found: list[PlanEvent] = []
+    first: list[PlanEvent] = []
     for (body,) in view.iterate("plan_events_of", plan_id, after_version):
-        if len(found) >= limit:
+        if len(first) >= limit:
             break
-        found += events_of(body)
-    return found
+        first += events_of(body)
+    return first
 
 
 def find(view: ReadView, statuses: Iterable[PlanStatus], limit: int, before: Mark) -> PlanPage:
     rows = list(islice(_newest(view, set(statuses), before, limit + 1), limit + 1))
     plans = (readable(plan_id, body, PlanLease(*held)) for _, plan_id, *held, body in rows[:limit])
-    more = len(rows) > limit
+    created_at, last_id, *_ = rows[limit - 1] if len(rows) > limit else (None, None)
     return PlanPage(
         plans=tuple(plan for plan in plans if plan is not None),
-        cursor=_page_cursor(rows[limit - 1]) if more else None,
+        cursor=None if created_at is None else f"{created_at!r} {last_id}",
     )
 
 
@@ -137,8 +128,3 @@ def _newest(view: ReadView, statuses: set[PlanStatus], before: Mark, limit: int)
         return view.iterate("plans_any", *before, limit)
     parts = [view.iterate("plans_of_status", status, *before, limit) for status in statuses]
     return merge(*parts, key=itemgetter(0, 1), reverse=True)
-
-
-def _page_cursor(row: Any) -> str:
-    created_at, plan_id, *_ = row
-    return f"{created_at!r} {plan_id}"

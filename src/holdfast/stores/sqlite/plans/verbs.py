@@ -19,6 +19,7 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, Topic
+from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.plan_trigger_leases import lease_end, next_seconds
 from holdfast.stores.sqlite.plans.rows import PlanLease, columns_of, plan_of, readable
 from holdfast.stores.sqlite.tasks import queue
@@ -64,7 +65,7 @@ class EncodedPlanChange(msgspec.Struct, frozen=True, gc=False):
 
 
 def create(txn: Txn, new: EncodedPlan) -> Plan:
-    row, plan = _row(txn, new.plan.id), replace(new.plan, lease=None, fence=0)
+    row, plan = load_row(txn, new.plan.id), replace(new.plan, lease=None, fence=0)
     if row is not None:
         return plan_of(row.body, row.held)
     columns = columns_of(plan)
@@ -74,9 +75,9 @@ def create(txn: Txn, new: EncodedPlan) -> Plan:
     return plan
 
 
-def _row(txn: Txn, plan_id: str) -> PlanRow | None:
-    found = txn.row("plan_of", plan_id)
-    return PlanRow(*found) if found else None
+def load_row(source: Txn | ReadView, plan_id: str) -> PlanRow | None:
+    row = source.row("plan_of", plan_id)
+    return PlanRow(*row) if row else None
 
 
 def claim(txn: Txn, owner: str, limit: int, lease_seconds: float) -> DuePlans:
@@ -87,7 +88,7 @@ def claim(txn: Txn, owner: str, limit: int, lease_seconds: float) -> DuePlans:
         lease = Lease(owner=owner, fence=fence, id=f"{secret}{fence:x}", until=until)
         plan = readable(f"number {n}", body, PlanLease(fence, lease.id, owner, until))
         if plan is None:
-            txn.run("plan_set_aside", n)  # it would be met each time
+            txn.run("plan_set_aside", n)  # else each claim would meet it
         else:
             plans.append(plan)
             leases.append((n, fence, lease.id))
@@ -99,7 +100,9 @@ def claim(txn: Txn, owner: str, limit: int, lease_seconds: float) -> DuePlans:
 
 
 def _free(txn: Txn, limit: int) -> list[tuple[int, int, str]]:
-    """Number, fence and record of those that are due or were left behind, the earliest first."""
+    """Return number, fence and record of the plans that are due or whose lease has lapsed, earliest
+    first.
+    """
     rows = txn.rows("plans_due", txn.now, limit)
     rows += txn.rows("plans_lapsed", txn.boot, txn.now, limit)
     return [(n, fence, body) for _, n, fence, body in sorted(rows)[:limit]]
@@ -108,7 +111,7 @@ def _free(txn: Txn, limit: int) -> list[tuple[int, int, str]]:
 def renew(txn: Txn, plan_id: str, lease_id: str, lease_seconds: float) -> bool:
     txn.run("plan_renew", txn.boot, lease_end(txn, lease_seconds), plan_id, lease_id)
     kept = txn.db.changes() > 0
-    if kept and lease_seconds <= 0:  # given back: others wait for the end that it had
+    if kept and lease_seconds <= 0:  # given back: others wait until the end that it had before
         txn.topics.add(Topic.DUE)
     return kept
 
@@ -120,7 +123,7 @@ def wake(txn: Txn, plan_ids: Sequence[str]) -> None:
 
 
 def apply(txn: Txn, write: EncodedPlanChange, lease_seconds: float) -> PlanOutcome:
-    change, row = write.change, _row(txn, write.change.after.id)
+    change, row = write.change, load_row(txn, write.change.after.id)
     if row is None:
         return PlanStale(None)
     if not _may_write(row, change):
@@ -161,7 +164,7 @@ def _move(txn: Txn, n: int, change: PlanChange) -> None:
 
 
 def _place(txn: Txn, row: PlanRow, change: PlanChange, lease_seconds: float) -> PlanLease:
-    """Write who looks at the plan next; a person's write leaves that to the driver that has it."""
+    """Write when the plan is due and who has it; a person's write leaves that to its driver."""
     leased, settles = row.lease_id is not None, change.next is PlanNext.SETTLED
     if change.next is PlanNext.DRIVE:
         if not leased:

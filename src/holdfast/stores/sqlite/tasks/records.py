@@ -164,6 +164,16 @@ def counted_as(place: str, status: str, leased: int) -> tuple[str, str]:
     return Place.LEASED, (START.to.get(before, before) if before else status)
 
 
+def indexed_columns(task: Task) -> tuple[float | None, float | None, str | None]:
+    """Return the columns `keep_until`, `suspended_at` and `error`, which follow from the record."""
+    settled_at, failure = task.settled_at, task.failure
+    return (
+        None if settled_at is None else settled_at + task.keep_seconds,
+        task.updated_at if task.suspended else None,
+        None if failure is None else failure.fingerprint,
+    )
+
+
 def mutable_json(task: Task) -> msgspec.Raw:
     """Encode the part of a record that decisions change."""
     mutable = Mutable(*astuple(task)[_FIRST : _LAST + 1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -40,37 +39,32 @@ class SqliteViews:
         self._door = door
 
     async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
-        return await self._door().readers.do(partial(_tasks, ids=ids))
+        return await self._door().readers.do(_tasks, ids)
 
     async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
-        return await self._door().readers.do(partial(_peeks, ids=ids))
+        return await self._door().readers.do(_peeks, ids)
 
     async def detail(self, task_id: str) -> Detail | None:
-        return await self._door().readers.do(partial(_detail, task_id=task_id))
+        return await self._door().readers.do(_detail, task_id)
 
     async def checkpoint(self, task_id: str) -> Checkpoint | None:
-        return await self._door().readers.do(partial(_checkpoint, task_id=task_id))
+        return await self._door().readers.do(_checkpoint, task_id)
 
     async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
-        return await self._door().readers.do(
-            partial(find.find, where=where, limit=limit, cursor=cursor)
-        )
+        return await self._door().readers.do(find.find, where, limit, cursor)
 
     async def tenants(self, names: Sequence[str], *, line_limit: int = 0) -> Sequence[TenantView]:
-        read = partial(_tenants, names=names, line_limit=line_limit)
-        return await self._door().readers.do(read)
+        return await self._door().readers.do(_tenants, names, line_limit)
 
     async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
         now = self._door().clock.now()
-        read = partial(_workers, now=now, live_within_seconds=live_within_seconds)
-        return await self._door().readers.do(read)
+        return await self._door().readers.do(_workers, now, live_within_seconds)
 
     async def stats(self) -> Stats:
-        clock = self._door().clock
-        return await self._door().readers.do(partial(measures.stats, clock=clock))
+        return await self._door().readers.do(measures.stats, self._door().clock)
 
     async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:
-        return await self._door().readers.do(partial(measures.errors, limit=limit))
+        return await self._door().readers.do(measures.errors, limit)
 
 
 def _tasks(view: ReadView, ids: Sequence[str]) -> list[Task | None]:
