@@ -46,7 +46,7 @@ from tests.support.payload_kinds import (
     TaggedRefund,
     Wrapped,
 )
-from tests.support.runtime.helpers import take_payload
+from tests.support.runtime.helpers import suspend, take_payload
 
 
 @pytest.mark.parametrize(("declared", "value"), SAME)
@@ -167,11 +167,7 @@ async def test_untyped_values_are_exactly_json_or_refused(
     async def keep(ctx: Context) -> None:
         ctx.data["kept"] = value
 
-    engine = holdfast_engine(app)
-    handle = await keep.submit()
-    await engine.drain()
-    failure = (await handle.info()).failure
-    assert failure is not None
+    failure = await suspend(holdfast_engine(app), keep)
     assert failure.kind is FailureKind.SERIALISATION
     assert "ctx.data.kept" in failure.message
 

@@ -338,10 +338,7 @@ async def test_a_running_task_can_be_resumed_only_while_a_pause_waits(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     gate = Gate()
-
-    @app.task("stand")
-    async def stand(ctx: Context) -> None:
-        await gate.stand()
+    stand = gate.declare(app, "stand")
 
     engine = holdfast_engine(app)
     handle = await stand.submit()

@@ -39,10 +39,7 @@ async def test_long_work_keeps_no_delivery_waiting(
 ) -> None:
     app = telling_app(tmp_path)
     gate = Gate()
-
-    @app.task("long")
-    async def long(ctx: Context) -> None:
-        await gate.stand()
+    long = gate.declare(app, "long")
 
     engine = holdfast_engine(app, slots=1)
     await long.submit()

@@ -55,10 +55,7 @@ async def test_a_stage_that_runs_while_time_passes_keeps_its_lease(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     gate = Gate()
-
-    @app.task("stand")
-    async def stand(ctx: Context) -> None:
-        await gate.stand()
+    stand = gate.declare(app, "stand")
 
     engine = holdfast_engine(app)
     handle = await stand.submit()

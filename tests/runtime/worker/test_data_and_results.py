@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from holdfast import Context, Holdfast, Retry, Status
+from holdfast import Context, Holdfast, Retry
 from holdfast.domain.task.checkpoint import DATA_LIMIT_BYTES
 from holdfast.domain.task.task import FailureKind
 from holdfast.errors import InvalidInput, NoResult, TaskFailed
 from holdfast.testing.plugin import MakeEngine
-from tests.support.runtime.helpers import Gate, detail_of, task_of
+from tests.support.runtime.helpers import Gate, detail_of, suspend, task_of
 
 QUICK = Retry(backoff=(1,))
 
@@ -67,11 +67,7 @@ async def test_asking_for_the_result_of_a_stage_that_has_none_is_an_error(
     async def second(ctx: Context, _: None) -> int:
         return 2
 
-    engine = holdfast_engine(app)
-    handle = await upgrade.submit(None)
-    await engine.drain()
-    failure = (await handle.info()).failure
-    assert failure is not None
+    failure = await suspend(holdfast_engine(app), upgrade, None)
     assert failure.error.endswith(NoResult.__name__)
 
 
@@ -144,13 +140,8 @@ async def test_data_that_cannot_be_kept_suspends_the_task(
         ran.append(ctx.attempt)
         ctx.data[key] = value
 
-    engine = holdfast_engine(app)
-    handle = await put.submit()
-    await engine.drain()
-    info = await handle.info()
-    assert info.status is Status.FAILED
-    assert info.failure is not None
-    assert info.failure.kind is FailureKind.SERIALISATION
+    failure = await suspend(holdfast_engine(app), put)
+    assert failure.kind is FailureKind.SERIALISATION
     assert ran == [1]
 
 
@@ -162,14 +153,9 @@ async def test_a_result_that_is_no_json_suspends_the_task(
     async def give(ctx: Context) -> Any:
         return value
 
-    engine = holdfast_engine(app)
-    handle = await give.submit()
-    await engine.drain()
-    info = await handle.info()
-    assert info.status is Status.FAILED
-    assert info.failure is not None
-    assert info.failure.kind is FailureKind.SERIALISATION
-    assert "result of give" in info.failure.message
+    failure = await suspend(holdfast_engine(app), give)
+    assert failure.kind is FailureKind.SERIALISATION
+    assert "result of give" in failure.message
 
 
 async def test_a_result_of_another_type_than_declared_suspends_the_task(

@@ -29,10 +29,7 @@ from verify.interception import InterceptedStore, Verb
 
 async def test_a_running_stage_keeps_its_lease(app: Holdfast, holdfast_engine: MakeEngine) -> None:
     gate = Gate()
-
-    @app.task("stand")
-    async def stand(ctx: Context) -> None:
-        await gate.stand()
+    stand = gate.declare(app, "stand")
 
     engine = holdfast_engine(app)
     handle = await stand.submit()
@@ -48,10 +45,7 @@ async def test_a_beat_serves_all_leases_of_a_worker(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     gate = Gate()
-
-    @app.task("stand")
-    async def stand(ctx: Context) -> None:
-        await gate.stand()
+    stand = gate.declare(app, "stand")
 
     clock = ManualClock()
     store = FlakyStore(MemoryStore(clock))

@@ -22,7 +22,14 @@ from holdfast.stores.memory.state import MemoryState
 from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
-from tests.support.runtime.helpers import Gate, event_names, events_of, task_of, within_bounds
+from tests.support.runtime.helpers import (
+    Gate,
+    event_names,
+    events_of,
+    suspend,
+    task_of,
+    within_bounds,
+)
 
 
 async def test_progress_that_is_no_text_is_cleaned(
@@ -70,10 +77,7 @@ async def test_progress_that_cannot_be_written_costs_no_lease(
     app: Holdfast, holdfast_engine: MakeEngine
 ) -> None:
     gate = Gate()
-
-    @app.task("stand")
-    async def stand(ctx: Context) -> None:
-        await gate.stand()
+    stand = gate.declare(app, "stand")
 
     clock = ManualClock()
     engine = holdfast_engine(app, store=Picky(clock), clock=clock)
@@ -285,11 +289,7 @@ async def test_nothing_that_a_plain_function_raises_ends_the_worker(
     def odd(ctx: Context) -> None:
         raise error("odd")
 
-    engine = holdfast_engine(app)
-    handle = await odd.submit()
-    await engine.drain()
-    failure = (await handle.info()).failure
-    assert failure is not None
+    failure = await suspend(holdfast_engine(app), odd)
     assert error.__name__ in failure.error
 
 

@@ -13,7 +13,7 @@ from holdfast.domain.task.events import StageFailed, StageUndoFailed
 from holdfast.domain.task.task import Failure, FailureKind
 from holdfast.runtime.worker.failures import describe, summary
 from holdfast.testing.plugin import MakeEngine
-from tests.support.runtime.helpers import events_of, within_bounds
+from tests.support.runtime.helpers import events_of, suspend, within_bounds
 from tests.support.task_records import task as make_task
 
 
@@ -256,14 +256,9 @@ async def test_a_group_with_a_permanent_error_is_permanent(
     async def odd(ctx: Context) -> None:
         raise ExceptionGroup("some", [ExceptionGroup("inner", leaves)])
 
-    engine = holdfast_engine(app)
-    handle = await odd.submit()
-    await engine.drain()
-    info = await handle.info()
-    assert info.status is Status.FAILED
-    assert info.failure is not None
-    assert info.failure.kind is FailureKind.PERMANENT
-    assert "Permanent: never" in info.failure.message
+    failure = await suspend(holdfast_engine(app), odd)
+    assert failure.kind is FailureKind.PERMANENT
+    assert "Permanent: never" in failure.message
 
 
 async def test_a_group_of_one_error_is_judged_as_that_error(

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from holdfast import Context, Handle, Holdfast
+from holdfast import Context, Handle, Holdfast, Status
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.task.events import Event, name_of
-from holdfast.domain.task.task import Task
+from holdfast.domain.task.task import Failure, Task
 from holdfast.domain.task.transition import Outcome, Transition
+from holdfast.engine.declare import AsyncTask, Submittable
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Claimed, Detail, Peek, Renewal, Store
 from holdfast.testing import Engine
@@ -41,6 +42,25 @@ class Gate:
 
     def open(self) -> None:
         self.opened.set()
+
+    def declare(self, app: Holdfast, name: str, **terms: Any) -> AsyncTask[None, None]:
+        """Declare a task that stands at this gate."""
+
+        @app.task(name, **terms)
+        async def stand(ctx: Context) -> None:
+            await self.stand()
+
+        return stand
+
+
+async def suspend(engine: Engine, task: Submittable[Any, Any], *payload: Any) -> Failure:
+    """Run a task until it is suspended, and return why."""
+    handle = await task.submit(*payload)
+    await engine.drain()
+    info = await handle.info()
+    assert info.status is Status.FAILED
+    assert info.failure is not None
+    return info.failure
 
 
 async def detail_of(engine: Engine, handle: Handle[Any]) -> Detail:
