@@ -26,7 +26,7 @@ settings.load_profile("unhurried")
 pytest_plugins = [
     "tests.support.redis.redis_servers",
     "tests.support.every_store",
-    "tests.support.golden_stores",
+    "tests.support.stores.golden_stores",
     "tests.support.mongo_servers",
     "tests.support.postgres_servers",
     "tests.support.notified_app",

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support.prose import sentences, words
+from tests.support.docs.prose import sentences, words
 from tests.support.source_tree import PACKAGE, ROOT, text_of
 
 PAGE = text_of(ROOT / "docs" / "architecture.md")

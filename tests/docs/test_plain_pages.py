@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.prose import sentences, words
+from tests.support.docs.prose import sentences, words
 from tests.support.source_tree import ROOT, files_under, text_of
 
 WORDS_MAX = 30

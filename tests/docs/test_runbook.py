@@ -22,8 +22,8 @@ from holdfast.server import Service, bare_api
 from holdfast.server.http import problems
 from holdfast.settings import BESIDE, PREFIX, Settings
 from tests.server.conftest import declared
-from tests.support import runbook_source as source
-from tests.support.runbook_pages import (
+from tests.support.docs import runbook_source as source
+from tests.support.docs.runbook_pages import (
     FENCED,
     FOLDER,
     START,

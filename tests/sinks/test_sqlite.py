@@ -16,7 +16,7 @@ import pytest_asyncio
 from holdfast.domain.errors import SinkUnavailable
 from holdfast.errors import InvalidInput
 from holdfast.sinks.sql import Sqlite
-from tests.stores.sqlite.test_open_file import no_privileges
+from tests.stores.sqlite.file.test_open_file import no_privileges
 from tests.support.sinks.contract import (
     BOUND_SECONDS,
     HASTE_SECONDS,

@@ -7,8 +7,8 @@ from holdfast.domain.audit import Anchor
 from holdfast.domain.task.state import SETTLED, Status
 from holdfast.engine.operations import audit
 from holdfast.notify.signature import verify
-from tests.support.golden_stores import SUSPENDED, GoldenStore
 from tests.support.sinks.receiver import Receiver
+from tests.support.stores.golden_stores import SUSPENDED, GoldenStore
 from verify.golden.tasks import HOOK_SECRET
 
 

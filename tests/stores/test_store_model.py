@@ -29,8 +29,8 @@ from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import ASKER, OPERATE, beat
-from tests.support.twin_moves import HOLDER, Decision, finish, undo
-from tests.support.twin_stores import Open, Twins
+from tests.support.stores.twin_moves import HOLDER, Decision, finish, undo
+from tests.support.stores.twin_stores import Open, Twins
 from verify.servers import RedisServer
 
 TENANTS = ["a", "b"]

@@ -45,7 +45,14 @@ def complaints_in_rounds(name: str, folder: Path) -> Iterator[list[int]]:
         place = folder / f"{longer}"
         place.mkdir()
         done = subprocess.run(
-            [sys.executable, "-m", "tests.support.chaos_sabotage", name, str(place), f"{longer}"],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.verify.chaos_sabotage",
+                name,
+                str(place),
+                f"{longer}",
+            ],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.domain.errors import InvalidSchedule
 from holdfast.domain.trigger.schedule import Cron, latest, next_after, upcoming
-from tests.support import cron_oracle as oracle
-from tests.support.cron_oracle import (
+from tests.support.domain import cron_oracle as oracle
+from tests.support.domain.cron_oracle import (
     ZONE_YEARS,
     Expression,
     Field,

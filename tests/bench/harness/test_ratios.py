@@ -4,7 +4,7 @@ import pytest
 
 from bench.harness.figures import Book
 from bench.harness.ratios import Ratio, ratios, told
-from tests.support.bench_figures import add, full_book, who
+from tests.support.bench.bench_figures import add, full_book, who
 
 GOALS = {
     "drain_redis_vs_fastest_redis_peer": 3,

@@ -9,7 +9,7 @@ from bench.__main__ import publish
 from bench.harness import command, engines, report, report_merge, summary
 from bench.harness.command import Asked
 from bench.harness.figures import Book
-from tests.support.bench_figures import add, full_report, who
+from tests.support.bench.bench_figures import add, full_report, who
 
 ASKED = ["plans", "triggers"]
 FULL = Asked(quick=False, runs=3, peers=None)

@@ -13,7 +13,7 @@ from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanStatus, Pla
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import By, Task
-from tests.support.chaos_runs import STORES, run_chaos
+from tests.support.verify.chaos_runs import STORES, run_chaos
 from verify.chaos.judges.plans import PlanHistory, PlanRecords, PlanVerdict, judge_plans
 from verify.chaos.judges.tasks import History
 from verify.chaos.ledger import LedgerLine, LineKind

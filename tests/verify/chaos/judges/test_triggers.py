@@ -12,7 +12,7 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.trigger.schedule import Every, Once
 from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerStatus
 from holdfast.ports import Finding
-from tests.support.chaos_runs import STORES, run_chaos
+from tests.support.verify.chaos_runs import STORES, run_chaos
 from verify.chaos.clocks import JUMP_SECONDS, PACE, JumpingClock
 from verify.chaos.judges.triggers import TriggerHistory, judge_triggers
 from verify.chaos.ledger import Ledger, LedgerLine, LineKind, is_inside

@@ -16,7 +16,7 @@ from bench.harness.places import Places
 from bench.harness.plan import Part, allotted, planned
 from bench.harness.plots import plots
 from bench.harness.tables import number
-from tests.support.bench_figures import add, full_book, full_report, who
+from tests.support.bench.bench_figures import add, full_book, full_report, who
 
 
 def test_the_report_is_read_as_it_was_written(tmp_path: Path) -> None:

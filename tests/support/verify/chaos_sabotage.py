@@ -1,6 +1,6 @@
 """Rounds of chaos over stores and drivers that are broken on purpose, each in its own process.
 
-    python -m tests.support.chaos_sabotage fired-blindly FOLDER 1
+    python -m tests.support.verify.chaos_sabotage fired-blindly FOLDER 1
 
 prints how many complaints the judge has under each heading. `--check` only applies every sabotage,
 which fails when the code that it replaces has another name now.
@@ -177,10 +177,7 @@ def fire_without_versions_and_keys() -> None:
 
 
 def give_two_slots_too_many() -> None:
-    def room_after(self: snapshot.PlanSnapshot, moves: Any) -> Any:
-        return real(self, moves) + 2
-
-    real = put(snapshot.PlanSnapshot, "room_after", room_after)
+    real: Any = put(snapshot.PlanSnapshot, "room_after", lambda self, moves: real(self, moves) + 2)
 
 
 def start_all_waves_at_once() -> None:

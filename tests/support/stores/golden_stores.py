@@ -19,7 +19,7 @@ from tests.support.sinks.receiver import Receiver
 from verify.golden import redis_text
 from verify.golden.tasks import SLOW_QUEUE, GoldenWork
 
-FOLDER = Path(__file__).parents[1] / "stores" / "golden"
+FOLDER = Path(__file__).parents[2] / "stores" / "golden"
 VERSIONS = sorted(folder.name for folder in FOLDER.iterdir())
 SUSPENDED = ("permanent-1", "permanent-2", "refused-1", "refused-2", "time-1", "time-2")
 AWAY_SECONDS = 105 * 60.0  # longer than any lease; what fell due meanwhile is overdue

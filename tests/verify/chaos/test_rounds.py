@@ -1,6 +1,6 @@
 """Chaos itself in short, with real processes."""
 
-from tests.support.chaos_runs import run_chaos
+from tests.support.verify.chaos_runs import run_chaos
 
 SQLITE = "--only tasks --kills 12 --zombies 3 --tenants 5,400 --seconds 600 --seed 7"
 REDIS = "--kills 8 --zombies 2 --server-kills 2 --lost-replies 30 --tenants 5,400 --seconds 600"

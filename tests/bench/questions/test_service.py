@@ -13,7 +13,7 @@ from bench.harness.ratios import Ratio, ratios
 from bench.questions import service
 from bench.questions.service import Asked
 from bench.questions.service_load import Load, request_of, share
-from tests.support.bench_figures import add, who
+from tests.support.bench.bench_figures import add, who
 
 OURS = who("holdfast", "redis")
 

@@ -173,7 +173,7 @@ def test_what_is_broken_is_found_out(program: str, tmp_path: Path) -> None:
 
 
 def test_the_code_that_each_sabotage_replaces_is_there() -> None:
-    done = run_python(ROOT, "-m", "tests.support.chaos_sabotage", "--check")
+    done = run_python(ROOT, "-m", "tests.support.verify.chaos_sabotage", "--check")
     assert done.returncode == 0, done.stderr
 
 
