@@ -1,1 +1,1 @@
-"""What asks the questions: environments, servers, runs, figures, ratios, report, plots, guard."""
+"""The harness of the benchmark: environments, servers, runs, figures, ratios, report, guard."""

@@ -27,7 +27,7 @@ _AROUND = {b"MULTI", b"EXEC", b"SELECT"}
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True):
-    """Packed, in the order in which the server did them."""
+    """Packed commands, in the order in which the server ran them."""
 
     before: list[bytes]  # not timed
     timed: list[bytes]
@@ -38,19 +38,19 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def noted(server: RedisServer) -> int:
-    """How many bytes the server has noted so far."""
+    """Return how many bytes the server has written to its append-only file so far."""
     return len(_note(server))
 
 
 def commands_of(server: RedisServer, marks: Sequence[int]) -> Commands:
-    """What was noted up to the first mark, and from there to the second."""
+    """Return the commands up to the first mark, and from there to the second."""
     note = _note(server)
     parts = [list(_commands(note[start:end])) for start, end in pairwise((0, *marks))]
     return Commands(before=parts[0], timed=parts[1])
 
 
 def replayed_seconds(commands: Commands, url: str) -> float:
-    """On an empty server; only the second part is timed."""
+    """Return the seconds that an empty server takes for the second part of the commands."""
     host, port = urlsplit(url).hostname, urlsplit(url).port
     with socket.create_connection((host, port or 6379), timeout=ANSWER_SECONDS) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -71,7 +71,7 @@ def _chunks(commands: list[bytes]) -> list[tuple[int, bytes]]:
 
 
 def _send_chunks(connection: socket.socket, chunks: list[tuple[int, bytes]]) -> None:
-    """The next is on its way while the answers to the last are read."""
+    """Send chunk after chunk, and read the answers to one while the next is on its way."""
     reader, waiting = hiredis.Reader(), 0
     for count, data in chunks:
         connection.sendall(data)
@@ -98,7 +98,7 @@ def _note(server: RedisServer) -> bytes:
 
 
 def _commands(note: bytes) -> Iterator[bytes]:
-    """In pieces: what was fed and not yet read is moved in memory again and again."""
+    """Read the commands in pieces, because unread bytes are moved in memory at each feed."""
     reader = hiredis.Reader()
     for start in range(0, len(note), PIECE_BYTES):
         reader.feed(note[start : start + PIECE_BYTES])

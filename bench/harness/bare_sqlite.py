@@ -34,7 +34,7 @@ def statements_of(before: Path, record: Path) -> Statements:
 
 
 def grouped(noted: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Rows]]]:
-    """Transactions; in each every statement once, where it came first, with all its values."""
+    """Return the transactions; each has every statement once, with all its values."""
     found: list[list[tuple[str, Rows]]] = []
     present: dict[str, Rows] | None = None
     for statement, values in noted:
@@ -53,7 +53,7 @@ def grouped(noted: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Rows]]]:
 
 
 def replayed(statements: Statements, path: Path) -> tuple[float, int]:
-    """Seconds and changed rows, on a copy at ``path``, which must not be there yet."""
+    """Return seconds and changed rows on a new copy at ``path``."""
     shutil.copy(statements.before, path)
     db = open_writer(path, namespace="executor", lock_seconds=LOCK_SECONDS)
     try:

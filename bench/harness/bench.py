@@ -28,7 +28,7 @@ PEERS_TO_OURS = 3  # so many cases of peers for each repetition of ours between 
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What one run of a case brought: values by measure, each with its unit."""
+    """The result of one run of a case: values by measure, each with its unit."""
 
     values: dict[str, tuple[float, str]]
     notes: list[str] = []
@@ -69,11 +69,11 @@ class Bench:
     # -- measuring
 
     def allot(self, seconds: float) -> None:
-        """What comes next has so long."""
+        """Set the time limit of the next part."""
         self._part_ends_at = min(self._ends_at, time.monotonic() + seconds)
 
     def measure(self, cases: Sequence[Case]) -> None:
-        """All cases in each run, ours and others in turn; what fails is written down."""
+        """Measure all cases in each run, ours and others in turn, and note failures."""
         failures: dict[str, int] = {}
         for run in range(self.runs):
             wanted = [case for case in cases if run < (case.runs or self.runs)]
@@ -154,7 +154,7 @@ class Bench:
     def working(
         self, who: Who, place: Place, board: Path, size: int, *, workers: int = 1, **more: object
     ) -> Iterator[list[Process]]:
-        """That many worker processes; stopped in the end, at the same time."""
+        """Run so many worker processes, and stop all of them at the end."""
         with ExitStack() as stack:
             crew = [
                 stack.enter_context(self.start_worker(who, place, board, size, **more))
@@ -199,7 +199,7 @@ def new_board(size: int) -> Iterator[tuple[Path, Board]]:
 
 
 def clear(path: Path, size: int) -> None:
-    """As new, under the eyes of those who have it open."""
+    """Empty the store while others have it open."""
     with path.open("r+b") as file:
         file.write(bytes(18 * size))
 

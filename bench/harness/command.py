@@ -38,13 +38,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_full(self) -> bool:
-        """All peers, and as often as a spread needs."""
+        """Return whether the run has all peers, and as many runs as a spread needs."""
         return not self.quick and self.peers is None and self.runs >= LEAST_RUNS
 
 
 @contextmanager
 def opened(asked: Asked, questions: Sequence[str]) -> Iterator[tuple[Bench, dict[str, str]]]:
-    """A bench for these questions, and the peers that cannot take part with the reason."""
+    """Yield a bench for these questions, and the peers that cannot take part with the reason."""
     names = () if OURS_ALONE.issuperset(questions) else asked.peers
     if names is None and asked.quick:
         names = QUICK_PEERS
@@ -90,7 +90,7 @@ def asked_of(given: argparse.Namespace) -> Asked:
 
 
 def end_on_sigterm() -> None:
-    """So that whatever was started is ended, too."""
+    """Exit on SIGTERM, so that whatever was started is ended, too."""
 
     def end(*_: object) -> NoReturn:
         raise SystemExit(143)

@@ -84,7 +84,7 @@ def better(book: Book) -> list[str]:
 
 
 def _asked(figure: Figure) -> tuple[object, ...]:
-    """What was asked, whether with all tasks and samples or, of who is slow, with fewer."""
+    """Return the amount of tasks and samples, which is smaller for slow engines."""
     case = {name: value for name, value in figure.case.items() if name != "samples"}
     if "tasks" in case:
         case["tasks"] = max(FEW, int(case["tasks"]))

@@ -1,4 +1,4 @@
-"""Who is measured: our own engine and each peer, as its adapter describes itself."""
+"""The engines that are measured: our own and each peer, as its adapter describes itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
             words += [f"--{name.replace('_', '-')}", str(value)]
         return words
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "version": self.version,
             "stores": list(self.stores),
@@ -52,7 +52,7 @@ def ours() -> Engine:
 
 
 def peers(names: Sequence[str] | None = None) -> tuple[list[Engine], dict[str, str]]:
-    """Those that can be started, and for the others the reason why not."""
+    """Return the peers that can be started, and for the others the reason why not."""
     wanted = list(peer_names() if names is None else names)
     found, problems = [], {}
     with ThreadPoolExecutor(AT_ONCE) as pool:

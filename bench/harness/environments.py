@@ -16,11 +16,11 @@ INSTALL_SECONDS = 600.0
 
 
 class CannotInstall(RuntimeError):
-    """The message says why."""
+    """A peer cannot be installed; the message says why."""
 
 
 def python_for(name: str) -> Path:
-    """The interpreter of the peer's environment, which is made if it is not there or is old."""
+    """Return the interpreter of the peer's environment, which is made if it is missing or old."""
     folder, wanted = ENVIRONMENTS / name, PEERS / name / "requirements.txt"
     if not wanted.is_file():
         raise CannotInstall(f"there is no {wanted.relative_to(ROOT)}")
@@ -47,7 +47,7 @@ def _make(folder: Path, requirements: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    """Where pip finds its packages is this machine's business: its settings stay."""
+    """Run pip with the settings of this machine, which say where the packages are."""
     kept = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
     try:
         subprocess.run(

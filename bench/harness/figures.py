@@ -43,8 +43,8 @@ class Figure(msgspec.Struct, kw_only=True):
     def median(self) -> float | None:
         return statistics.median(self.values) if self.values else None
 
-    def told(self) -> dict[str, object]:
-        """For the report: with its spread."""
+    def to_dict(self) -> dict[str, object]:
+        """Return the figure for the report, with its spread."""
         spread = {}
         if self.values:
             spread = {
@@ -82,7 +82,7 @@ class Book:
         settings: str | None = "best",
         **case: int | str,
     ) -> list[Figure]:
-        """Those that have a value."""
+        """Return the figures that have a value."""
         return [
             figure
             for figure in self

@@ -45,7 +45,7 @@ THINGS = {
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """By name: ratios, of which more is better, and what is written for a task."""
+    """Measured ratios, of which more is better, and what is written for a task, by name."""
 
     ratios: dict[str, float]
     written: dict[str, float] = {}
@@ -114,7 +114,7 @@ def best_of(one: Measured, other: Measured) -> Measured:
 
 
 def checked(baseline: Baseline, measure: Measure) -> list[Verdict]:
-    """The best of the tries counts; what is good enough is not tried again."""
+    """Compare the best of several tries; a value that is good enough is not tried again."""
     best = Measured(ratios={})
     for _ in range(TRIES):
         verdicts = judged(baseline, best)
@@ -143,7 +143,7 @@ def measured(bench: Bench, names: Sequence[str], folder: Path) -> Measured:
     return Measured(ratios=ratios, written=written)
 
 
-def told(verdicts: Sequence[Verdict]) -> list[str]:
+def format_verdicts(verdicts: Sequence[Verdict]) -> list[str]:
     rows = [
         [
             verdict.name,
@@ -158,19 +158,19 @@ def told(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def judge(measure: Measure, path: Path = BASELINE) -> int:
-    """The exit code: 1 if anything has got worse, 2 if something was not compared."""
+    """Return the exit code: 1 if anything has got worse, 2 if something was not compared."""
     if not path.is_file():
         print(f"there is no {path.name}: python -m bench.harness.guard --write-baseline")
         return 2
     verdicts = checked(msgspec.json.decode(path.read_bytes(), type=Baseline), measure)
-    print("\n".join(told(verdicts)))
+    print("\n".join(format_verdicts(verdicts)))
     if any(verdict.regressed for verdict in verdicts):
         return 1
     return 2 if any(verdict.now is None for verdict in verdicts) else 0
 
 
 def write(measure: Measure, path: Path = BASELINE) -> int:
-    """2 if not everything could be measured: half a baseline would guard half."""
+    """Write the baseline, or return 2: a baseline of half the ratios would guard only half."""
     best = Measured(ratios={})
     for _ in range(TRIES):
         best = best_of(best, measure(list(THINGS)))

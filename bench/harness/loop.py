@@ -1,4 +1,4 @@
-"""What is measured in this process runs on the loop that `holdfast worker` has."""
+"""The event loop of `holdfast worker`, on which measurements in this process run."""
 
 from __future__ import annotations
 

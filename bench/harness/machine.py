@@ -1,4 +1,4 @@
-"""What the run ran on: versions, cores, settings of the servers."""
+"""The machine of a run: versions, cores, settings of the servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def described(bench: Bench) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """What was measured, "-dirty" if it was changed since; None where there is no history."""
+    """Return the commit, with "-dirty" if files were changed; None where there is no history."""
     try:
         said = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--exclude=*"],
@@ -66,7 +66,7 @@ def _redis() -> str:
 
 
 def _postgres(bench: Bench) -> str | None:
-    """Nobody starts it only to be asked for its version."""
+    """Return the version of PostgreSQL without starting a server."""
     if not any("postgres" in engine.stores for engine in bench.peers):
         return None
     try:

@@ -37,7 +37,7 @@ _ZSETS = ("triggers", "triggers_due", "triggers_leased", "triggers_ended")
 
 
 def once(name: str, at: float, now: float) -> Trigger:
-    """As a first `save` leaves it."""
+    """Return a trigger as a first `save` leaves it."""
     return Trigger(
         id=name,
         schedule=Once(at=at),
@@ -52,7 +52,7 @@ def once(name: str, at: float, now: float) -> Trigger:
 
 
 def series(prefix: str, number: int, *, first: float, now: float) -> Iterator[Trigger]:
-    """A second apart; prefix and number name each."""
+    """Return triggers a second apart, each named by prefix and number."""
     return (once(f"{prefix}-{n:07d}", first + n, now) for n in range(number))
 
 
@@ -63,7 +63,7 @@ def chunks(triggers: Iterable[Trigger]) -> Iterator[list[Trigger]]:
 
 
 def write(place: Place, triggers: Sequence[Trigger]) -> None:
-    """New ones, that wait, into a store that has been opened before."""
+    """Write new, waiting triggers into a store that has been opened before."""
     if place.redis is None:
         _write_rows(_file(place), triggers)
     else:
@@ -86,7 +86,7 @@ def raw(place: Place, trigger_id: str) -> list[Any]:
 
 
 def held_bytes(place: Place) -> int:
-    """What the store holds, of memory or of its file."""
+    """Return the bytes that the store takes, in memory or in its file."""
     if place.redis is None:
         db = open_reader(_file(place))
         try:
@@ -113,7 +113,7 @@ def _write_rows(path: Path, triggers: Sequence[Trigger]) -> None:
 
 
 def _redis_commands(triggers: Sequence[Trigger]) -> Iterator[tuple[bytes, ...]]:
-    """They differ in their names and times only: the rest is made once."""
+    """Return the commands for the triggers, which differ in their names and times only."""
     keys = KeyNames(NAMESPACE)
     pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
     every, due = keys("triggers"), keys("triggers_due")

@@ -1,4 +1,4 @@
-"""Where things are."""
+"""Paths of the benchmark."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ POSTGRES_DEFAULTS = ("fsync=on", "synchronous_commit=on")  # nobody sets them ot
 
 
 def redis_settings() -> str:
-    """As the servers have them, for the report."""
+    """Return the settings of the Redis servers for the report."""
     kept = "yes" if REDIS_CONFIG["appendonly"] else "no"
     first = [f"appendonly {kept}", f"appendfsync {REDIS_CONFIG['appendfsync']}", 'save ""']
     return ", ".join([*first, *REDIS_CONFIG["lines"]])
@@ -57,7 +57,7 @@ class Places:
 
     @contextmanager
     def open(self, store: str, *, apart: bool = False) -> Iterator[Place]:
-        """``apart``: nothing of it is shared with another place that is open meanwhile."""
+        """Open an empty store; with ``apart`` it shares no server with another open place."""
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
             if store == "redis":
                 with redis_server() as server:
@@ -71,7 +71,7 @@ class Places:
                 yield Place(store=store, url=self.postgres().fresh_url())
 
     def folder(self, prefix: str) -> Path:
-        """One that is there as long as the places are."""
+        """Return a new folder that exists as long as the places do."""
         return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
 
     def postgres(self) -> PostgresServer:

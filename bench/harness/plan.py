@@ -36,8 +36,8 @@ def planned(bench: Bench, questions: Sequence[str]) -> list[Part]:
     return [part for part in ordered if part.cases]
 
 
-def told(bench: Bench, parts: Sequence[Part]) -> list[str]:
-    """The plan, with the minutes that it is likely to take."""
+def format_plan(bench: Bench, parts: Sequence[Part]) -> list[str]:
+    """Return the lines of the plan, with the minutes that it is likely to take."""
     lines = [
         f"  {part.seconds(bench.runs) / 60:5.1f} min  {part.question}: {part.what}"
         f" ({len(part.cases)} cases){'' if part.needed else ', if there is time'}"
@@ -51,8 +51,8 @@ def told(bench: Bench, parts: Sequence[Part]) -> list[str]:
 
 
 def carry_out(bench: Bench, parts: Sequence[Part], after: Callable[[], None]) -> None:
-    """``after`` is called after each part."""
-    print("\n".join(told(bench, parts)), file=sys.stderr, flush=True)
+    """Measure the parts in order; ``after`` is called after each of them."""
+    print("\n".join(format_plan(bench, parts)), file=sys.stderr, flush=True)
     for n, part in enumerate(parts):
         bench.allot(allotted(bench.whole_seconds_left, part, parts[n + 1 :], bench.runs))
         print(
@@ -65,7 +65,7 @@ def carry_out(bench: Bench, parts: Sequence[Part], after: Callable[[], None]) ->
 
 
 def allotted(left: float, part: Part, later: Sequence[Part], runs: int) -> float:
-    """What is needed may use the time of what is not; otherwise each has its share."""
+    """Return the seconds for a part: its share, and more if a goal needs it and others do not."""
     if part.fixed:
         return left
     left = max(0.0, left - sum(one.seconds(runs) for one in later if one.fixed))

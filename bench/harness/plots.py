@@ -1,4 +1,4 @@
-"""Which figures are drawn, and how."""
+"""The plots: the figures that are drawn, and how."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.harness.figures import OURS, Book, Figure
 
 
 def plots(book: Book) -> dict[str, str]:
-    """By the name of the file; only what was measured."""
+    """Return the plots of what was measured, by file name."""
     drawn = {name: draw(book) for name, draw in _DRAWN.items()}
     return {f"{name}.svg": picture for name, picture in drawn.items() if picture}
 

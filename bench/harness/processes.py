@@ -32,13 +32,13 @@ class Failed(RuntimeError):
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what would change how an engine behaves."""
+    """Return our environment without the variables that would change how an engine behaves."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
     return {**kept, "PYTHONPATH": str(PEERS), "PYTHONUNBUFFERED": "1"}
 
 
 def without_places(text: str) -> str:
-    """What goes into a report names no folder of this machine and no host."""
+    """Remove folders and host names of this machine from a text for the report."""
     return _FOLDERS.sub("…/", _HOSTS.sub("…", text))
 
 
@@ -91,36 +91,36 @@ class Process:
         return self._process.poll() is None
 
     def wait(self, seconds: float) -> int | None:
-        """How it ended; None if it has not."""
+        """Return the exit code, or None while the process runs."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def kill(self) -> None:
-        """SIGKILL of the group: nobody in it hears anything of it."""
+        """Kill the whole group (SIGKILL)."""
         self._signal(signal.SIGKILL)
         self._process.wait()
 
     def end_group(self) -> None:
-        """SIGKILL, unless it was waited for: then its number may be another's."""
+        """Kill the group, unless the process was waited for: then its id may be another's."""
         if self._process.returncode is None:
             self._signal(signal.SIGKILL)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, once: some take a second one for impatience."""
+        """Send SIGTERM once: some programs end at once on a second one."""
         if self.alive and not self._asked:
             self._asked = True
             self._process.terminate()
 
     def stop(self) -> None:
-        """Ask, and after the grace SIGKILL of the group."""
+        """Ask the process to stop, and kill its group after the grace."""
         self.ask_to_stop()
         self.wait(STOP_SECONDS)
         self.kill()
 
     def answer(self) -> dict[str, Any]:
-        """The last line of its output that is a JSON object."""
+        """Return the last line of the output that is a JSON object."""
         for line in reversed(_text(self._out).splitlines()):
             if line.startswith("{"):
                 found: dict[str, Any] = json.loads(line)
@@ -128,7 +128,7 @@ class Process:
         raise Failed(f"no answer; {self.complaint()}")
 
     def complaint(self) -> str:
-        """How its log ends, in one line."""
+        """Return the end of the log, in one line."""
         lines = [line.strip() for line in _text(self._err).splitlines() if line.strip()]
         said = without_places(" | ".join(lines[-TAIL_LINES:])[-600:])
         return f"it said: {said}" if said else "it said nothing"

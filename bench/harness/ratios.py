@@ -1,4 +1,4 @@
-"""Our goals, as ratios of figures of one run. Where there are runs, their medians are compared."""
+"""The goals, as ratios of figures of one run. Where there are runs, their medians are compared."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def ratios(book: Book) -> list[Ratio]:
     return [pick(book) for pick in _PICKS]
 
 
-def told(found: Sequence[Ratio]) -> dict[str, dict[str, object]]:
-    """For the report: by name."""
+def by_name(found: Sequence[Ratio]) -> dict[str, dict[str, object]]:
+    """Return the ratios for the report, by name."""
     return {
         ratio.name: {
             "value": ratio.value,
@@ -87,7 +87,7 @@ def told(found: Sequence[Ratio]) -> dict[str, dict[str, object]]:
 def _compared(
     empty: Ratio, ours: Sequence[Figure], others: Sequence[Figure], *, less_is_better: bool = False
 ) -> Ratio:
-    """Ours to the best of the others."""
+    """Compare ours with the best of the others."""
     if not ours or not others:
         return msgspec.structs.replace(empty, note="not measured in this run")
     choose = min if less_is_better else max
@@ -252,7 +252,7 @@ def _service(book: Book, empty: Ratio) -> Ratio:
 
 
 def _within(empty: Ratio, own: Figure, most: float, note: str, *, judged: bool = True) -> Ratio:
-    """A bound on ours."""
+    """Compare ours with a bound."""
     other = Side(who="the bound", value=most, unit=own.unit)
     value = most / _median(own)
     return msgspec.structs.replace(
@@ -261,7 +261,7 @@ def _within(empty: Ratio, own: Figure, most: float, note: str, *, judged: bool =
 
 
 def _worse(empty: Ratio, sizes: Sequence[int], pair: Callable[[str, int], Pair]) -> Ratio:
-    """Of the two stores."""
+    """Return the worse of the two stores."""
     found, whole = [], 0
     for store in STORES:
         for size in sizes:

@@ -35,16 +35,16 @@ def built(bench: Bench, absent: dict[str, str], *, seconds: float, full: bool) -
         **described,
         "full": full,  # all questions and peers, and often enough
         "seconds": round(seconds, 1),
-        "engines": {engine.name: engine.told() for engine in (bench.ours, *bench.peers)},
+        "engines": {engine.name: engine.to_dict() for engine in (bench.ours, *bench.peers)},
         "absent": absent,
         "questions": {figure.question: _measured(described) for figure in bench.book},
-        "ratios": ratios.told(ratios.ratios(bench.book)),
-        "figures": [figure.told() for figure in bench.book],
+        "ratios": ratios.by_name(ratios.ratios(bench.book)),
+        "figures": [figure.to_dict() for figure in bench.book],
     }
 
 
 def _measured(described: dict[str, Any]) -> dict[str, Any]:
-    """When and on what: a question may be asked again alone (`report_merge.py`)."""
+    """Return date and machine; a question may be measured alone later (`report_merge.py`)."""
     kept = ("commit", "runs", "machine", "versions")
     return {"measured_at": described["taken_at"], **{name: described[name] for name in kept}}
 
@@ -113,7 +113,7 @@ def facts(report: dict[str, Any]) -> list[str]:
 
 
 def measured(report: dict[str, Any], question: str) -> str:
-    """When a question was asked, and on what, where that is not what is said of the whole."""
+    """Return date and machine of a question where they differ from those of the whole run."""
     said = report.get("questions", {}).get(question, {})
     parts = [f"Measured on {said.get('measured_at', report['taken_at'])[:10]}"]
     if said.get("commit"):
@@ -127,7 +127,7 @@ def measured(report: dict[str, Any], question: str) -> str:
 
 
 def _runs(report: dict[str, Any]) -> str:
-    """As many as there were: where time was short, fewer than were asked for."""
+    """Return the number of runs, which is smaller than asked for where time was short."""
     counts = [one["runs"] for one in report["figures"] if one["runs"]] or [0]
     asked = f"{report['runs']} asked for"
     if min(counts) == max(counts):

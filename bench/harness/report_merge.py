@@ -14,7 +14,7 @@ from bench.harness.figures import Book
 
 
 def answered(found: dict[str, Any], questions: Sequence[str]) -> list[str]:
-    """Those of the questions that have a figure."""
+    """Return the questions that have a figure."""
     there = {figure.question for figure in report.book_of(found) if figure.values}
     return [name for name in questions if name in there]
 
@@ -31,11 +31,11 @@ def merged(old: dict[str, Any], new: dict[str, Any], questions: Sequence[str]) -
         "figures": figures,
     }
     book: Book = report.book_of(whole)
-    return {**whole, "ratios": ratios.told(ratios.ratios(book))}
+    return {**whole, "ratios": ratios.by_name(ratios.ratios(book))}
 
 
 def _measured(old: dict[str, Any]) -> dict[str, Any]:
-    """A report of before this was noted was measured all at once."""
+    """Return date and machine for each question; an old report has only those of the whole."""
     asked = {one["question"] for one in old["figures"]}
     at_once = {"measured_at": old["taken_at"], "commit": None}
     return {name: old.get("questions", {}).get(name, at_once) for name in sorted(asked)}

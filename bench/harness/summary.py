@@ -31,7 +31,7 @@ def read(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     cases = found.pop("cases")
     figures = Book([figure for case in cases for figure in _figures(case)])
-    return {**found, "figures": [figure.told() for figure in figures]}
+    return {**found, "figures": [figure.to_dict() for figure in figures]}
 
 
 def exists(folder: Path) -> bool:

@@ -115,7 +115,7 @@ def lines(title: str, x_axis: str, y_axis: str, series: Sequence[Line]) -> str:
 
 
 class _Scale:
-    """From values to places; with round ticks."""
+    """A scale from values to positions, with round ticks."""
 
     def __init__(self, values: Sequence[float], *, log: bool) -> None:
         positive = [value for value in values if value > 0] or [1.0]

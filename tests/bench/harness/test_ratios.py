@@ -3,7 +3,7 @@
 import pytest
 
 from bench.harness.figures import Book
-from bench.harness.ratios import Ratio, ratios, told
+from bench.harness.ratios import Ratio, by_name, ratios
 from tests.support.bench.bench_figures import add, full_book, who
 
 GOALS = {
@@ -146,6 +146,6 @@ def test_a_figure_that_was_cut_short_says_so_beside_the_ratio() -> None:
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
-    for ratio in told(ratios(Book())).values():
+    for ratio in by_name(ratios(Book())).values():
         assert (ratio["value"], ratio["met"]) == (None, None)
         assert ratio["note"] == "not measured in this run"

@@ -24,7 +24,7 @@ def test_the_report_is_read_as_it_was_written(tmp_path: Path) -> None:
 
     again = report.read(tmp_path / "latest.json")
     assert again == json.loads(json.dumps(full_report()))
-    assert [f.told() for f in report.book_of(again)] == [f.told() for f in full_book()]
+    assert [f.to_dict() for f in report.book_of(again)] == [f.to_dict() for f in full_book()]
 
 
 def test_the_report_tells_spread_goals_settings_and_who_is_absent() -> None:
@@ -76,7 +76,7 @@ def test_a_value_of_the_summary_is_shown_as_the_whole_one_would_be(tmp_path: Pat
     book = full_book()
     for figure, value in zip(book, values, strict=False):
         figure.values[:] = [value]
-    whole = {**full_report(), "figures": [figure.told() for figure in book]}
+    whole = {**full_report(), "figures": [figure.to_dict() for figure in book]}
     summary.write(whole, tmp_path)
     assert report.markdown(summary.read(tmp_path)) == report.markdown(whole)
 

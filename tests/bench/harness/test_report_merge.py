@@ -30,7 +30,7 @@ def again(*questions: str, full: bool = False) -> dict[str, Any]:
         "full": full,
         "engines": {"holdfast": {"version": "2", "settings": {"best": "new"}}},
         "questions": dict.fromkeys(questions, measured),
-        "figures": [figure.told() for figure in book],
+        "figures": [figure.to_dict() for figure in book],
     }
 
 

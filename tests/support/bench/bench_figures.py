@@ -87,6 +87,6 @@ def full_report() -> dict[str, Any]:
         "servers": {"redis": "everysec", "postgresql": "", "sqlite": ""},
         "engines": {"holdfast": {"version": "1", "settings": {"best": "a | b"}}},
         "absent": {"celery": "it could not be installed"},
-        "ratios": ratios.told(ratios.ratios(book)),
-        "figures": [figure.told() for figure in book],
+        "ratios": ratios.by_name(ratios.ratios(book)),
+        "figures": [figure.to_dict() for figure in book],
     }
