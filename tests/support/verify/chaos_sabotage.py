@@ -194,7 +194,7 @@ def drive_plans_without_fences() -> None:
 
     def apply(txn: Txn, write: Any, lease_seconds: float) -> Any:
         change = write.change
-        row = plan_verbs._row(txn, change.after.id)
+        row = plan_verbs.load_row(txn, change.after.id)
         if change.lease is not None and row is not None:
             version = row.version + 1
             events = tuple(replace(event, version=version) for event in change.events)

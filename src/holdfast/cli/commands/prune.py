@@ -12,7 +12,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.output.printer import hint, print_json, print_table
 from holdfast.cli.output.progress import is_watched, progress
 from holdfast.cli.session import Session, in_session
-from holdfast.domain.durations import seconds, format_duration
+from holdfast.domain.durations import format_duration, seconds
 from holdfast.engine.operations import retention
 from holdfast.engine.operations.retention import PruneOrder
 from holdfast.ports import Kept

@@ -187,12 +187,12 @@ CHANGES = {
     "ALTER TABLE sequences DROP COLUMN due": "column sequences.due is missing",
     "ALTER TABLE leases RENAME COLUMN owner TO holder": "column leases.owner is missing",
     "DROP INDEX states_id": "index states_id is missing",
-    "DROP INDEX states_due; CREATE INDEX states_due ON states (since)": "index states_due is different",
+    "DROP INDEX states_due; CREATE INDEX states_due ON states (since)": "states_due is different",
     "CREATE UNIQUE INDEX mine ON states (type)": "unique index mine on table states is not",
     "CREATE TRIGGER mine AFTER DELETE ON tasks BEGIN SELECT 1; END": "trigger mine on table tasks",
     "PRAGMA user_version = 2": "claims format 2, but its tables are not those of that format",
     "PRAGMA user_version = 0": "table audits exists already",
-    "DROP TABLE refusals; CREATE TABLE refusals (says TEXT, count TEXT)": "refusals.says is different",
+    "DROP TABLE refusals; CREATE TABLE refusals (says TEXT, count TEXT)": "says is different",
 }
 
 

@@ -263,7 +263,7 @@ async def test_no_more_than_a_bounded_number_of_writes_may_wait(
     async with Hold(store):
         waiting = [asyncio.ensure_future(driver.insert(driver.submission())) for _ in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(StoreUnavailable, match="3 writes to .* are already waiting"):
+        with pytest.raises(StoreUnavailable, match=r"3 writes to .* are already waiting"):
             await driver.insert(driver.submission())
     assert [type(answer[0]) for answer in await asyncio.gather(*waiting)] == [Inserted] * 3
     await driver.submit()

@@ -25,7 +25,7 @@ def link_audits(db: apsw.Connection) -> None:
             before = Anchor(seq=n - 1, hash=tip.hash)
             entry = codec.or_none(codec.decode_audit, body)
             # An unreadable entry cannot be a link; the numbers will show a gap in its place.
-            tip = linked(before, entry).anchor if entry else Anchor(seq=n, hash=before.hash)
+            tip = link_entry(before, entry).anchor if entry else Anchor(seq=n, hash=before.hash)
             hashes.append((tip.hash, n))
         db.executemany(SQL["audit_link"], hashes)
     if tip is not None:
