@@ -15,6 +15,7 @@ from tests.support.source_tree import ROOT, project_files
 
 CONTRACT_RUNS = {  # the defects of stores are in the memory store
     "contract/trigger": "tests/stores/memory/test_memory_plans.py",
+    "contract/records": "tests/stores/memory/test_memory_plans.py",
     "contract/": "tests/stores/memory/test_memory.py",
 }
 TEST_FAILED = 1  # pytest's exit code; 2 and more: it did not come to run the test

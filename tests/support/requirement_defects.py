@@ -72,7 +72,7 @@ DEFECTS = (
         MEMORY_STATE,
         "            if task.settled:\n                tenant.active = None\n",
         "            tenant.active = None\n",
-        "contract/tasks/tenant_queue.py::ActiveTask::"
+        "contract/tasks/tenant_queue.py::TenantQueues::"
         "test_a_task_that_rests_unsettled_stays_active_without_the_lock",
     ),
     Defect(
@@ -118,7 +118,7 @@ DEFECTS = (
         "        events=(*_stage_completed(task, done, now), completed),\n"
         "        drop_checkpoint=True,\n",
         "        events=(*_stage_completed(task, done, now), completed),\n",
-        "contract/tasks/bodies.py::StoredCheckpoints::test_a_completed_task_has_no_checkpoint",
+        "contract/tasks/bodies.py::StoredBodies::test_a_completed_task_has_no_checkpoint",
     ),
     Defect(
         "P13",
@@ -162,7 +162,7 @@ DEFECTS = (
         DECIDE,
         "        checkpoint=_with_failure(checkpoint, failed.failure),\n",
         "",
-        "contract/tasks/bodies.py::StoredCheckpoints::test_a_failure_is_remembered_and_moves_nothing",
+        "contract/tasks/bodies.py::StoredBodies::test_a_failure_is_remembered_and_moves_nothing",
     ),
     Defect(
         "C3",
@@ -184,14 +184,14 @@ DEFECTS = (
         MEMORY_TASKS,
         "        return transition.checkpoint.version > there.checkpoint_version",
         "        return True",
-        "contract/tasks/bodies.py::StoredCheckpoints::test_a_checkpoint_whose_version_does_not_rise_is_refused",
+        "contract/tasks/bodies.py::StoredBodies::test_a_checkpoint_whose_version_does_not_rise_is_refused",
     ),
     Defect(
         "C6",
         OPERATE,
         "        drop_stages=from_scratch,\n",
         "",
-        "contract/tasks/bodies.py::StoredCheckpoints::"
+        "contract/tasks/bodies.py::StoredBodies::"
         "test_a_retry_from_scratch_clears_checkpoint_results_and_data",
     ),
     Defect(
@@ -274,7 +274,7 @@ DEFECTS = (
         MEMORY_STATE,
         "            self.moves[moved] += 1\n",
         "",
-        "contract/views/reads.py::QueueCounts::test_moves_are_counted_with_the_time_before_them",
+        "contract/views/reads.py::TaskReads::test_moves_are_counted_with_the_time_before_them",
     ),
     Defect(
         "S12",
@@ -288,7 +288,7 @@ DEFECTS = (
         MEMORY_TRIGGERS,
         "            return [trigger for at, trigger in self._free() if at <= due_by][:limit]",
         "            return [trigger for at, trigger in self._free() if at < due_by][:limit]",
-        "contract/triggers/leases.py::FindingDue::"
+        "contract/triggers/leases.py::TriggerLeasing::"
         "test_what_is_due_is_found_up_to_and_with_the_moment",
     ),
     Defect(
@@ -341,7 +341,7 @@ DEFECTS = (
         MEMORY_TRIGGERS,
         "        return sorted(free, key=lambda pair: (pair[0], pair[1].id))",
         "        return free",
-        "contract/triggers/leases.py::FindingDue::test_the_earliest_is_found_first",
+        "contract/triggers/leases.py::TriggerLeasing::test_the_earliest_is_found_first",
     ),
     Defect(
         "Q1",
@@ -355,7 +355,7 @@ DEFECTS = (
         MEMORY_STATE,
         "TOMBSTONE_SECONDS = 24 * 3600",
         "TOMBSTONE_SECONDS = 3600",
-        "contract/admin/retention.py::Tombstones::test_tombstones_go_a_day_after_the_end",
+        "contract/admin/retention.py::Retention::test_tombstones_go_a_day_after_the_end",
     ),
     Defect(
         "Q3",
@@ -377,7 +377,7 @@ DEFECTS = (
         MEMORY_TASKS,
         "            due = [task_id for at, _, task_id in waiting if at <= now][:limit]",
         "            due = [task_id for at, _, task_id in waiting if at <= now + 1][:limit]",
-        "contract/tasks/due_times.py::Timing::test_a_retry_is_due_at_its_time_and_not_before",
+        "contract/tasks/due_times.py::DueTimes::test_a_retry_is_due_at_its_time_and_not_before",
     ),
     Defect(
         "Q6",

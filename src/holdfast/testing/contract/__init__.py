@@ -13,98 +13,58 @@ What a store keeps beside its tasks has suites of its own: `holdfast.testing.con
 
 from __future__ import annotations
 
-from holdfast.testing.contract.admin.audit import Chaining, PruningAudits, Sealing, Tampering
-from holdfast.testing.contract.admin.retention import OtherKinds, Retention, Tombstones
-from holdfast.testing.contract.admin.switches import (
-    PausedClaiming,
-    PausedIntake,
-    Switching,
-    WorkerDrains,
-)
+from holdfast.testing.contract.admin.audit import AuditChain
+from holdfast.testing.contract.admin.retention import Retention
+from holdfast.testing.contract.admin.switches import Switching
 from holdfast.testing.contract.admin.tenant_holds import TenantHolds
 from holdfast.testing.contract.durability import Durability, OperatingDurability
-from holdfast.testing.contract.tasks.amendments import Amendments, PuttingCheckpoints
-from holdfast.testing.contract.tasks.apply import Applying, Repeats
-from holdfast.testing.contract.tasks.bodies import Results, StoredCheckpoints
+from holdfast.testing.contract.tasks.amendments import Amendments
+from holdfast.testing.contract.tasks.apply import Applying
+from holdfast.testing.contract.tasks.bodies import StoredBodies
 from holdfast.testing.contract.tasks.claim import Claiming
-from holdfast.testing.contract.tasks.due_times import Jumping, Timing
-from holdfast.testing.contract.tasks.follow_up_tasks import (
-    FollowingInOrder,
-    FollowUpTasks,
-    NotFollowing,
-)
-from holdfast.testing.contract.tasks.insert import Inserting, Keys
-from holdfast.testing.contract.tasks.leases import Expiring, Leasing
+from holdfast.testing.contract.tasks.due_times import DueTimes
+from holdfast.testing.contract.tasks.follow_up_tasks import FollowUpTasks
+from holdfast.testing.contract.tasks.insert import Inserting
+from holdfast.testing.contract.tasks.leases import Leasing
 from holdfast.testing.contract.tasks.names import Naming
 from holdfast.testing.contract.tasks.outages import Outages
 from holdfast.testing.contract.tasks.requests import Requesting
 from holdfast.testing.contract.tasks.signals import Signalling
-from holdfast.testing.contract.tasks.superseded import MovingOn
-from holdfast.testing.contract.tasks.tenant_queue import ActiveTask, TenantQueues
-from holdfast.testing.contract.tasks.unreleased import RefusingToWait, UnreleasedTasks
-from holdfast.testing.contract.views.lateness import BeingLate
-from holdfast.testing.contract.views.measures import (
-    CountingHeld,
-    CountingMoves,
-    GroupingErrors,
-    Observing,
-)
-from holdfast.testing.contract.views.reads import QueueCounts, TaskFilters, TaskReads, Workers
-from holdfast.testing.contract.views.run_history import Remembering
-from holdfast.testing.contract.views.status_index import Projecting
+from holdfast.testing.contract.tasks.superseded import SupersededTasks
+from holdfast.testing.contract.tasks.tenant_queue import TenantQueues
+from holdfast.testing.contract.tasks.unreleased import UnreleasedTasks
+from holdfast.testing.contract.views.measures import Measures
+from holdfast.testing.contract.views.reads import TaskReads
+from holdfast.testing.contract.views.run_history import RunHistory
+from holdfast.testing.contract.views.status_index import StatusIndex
 
 __all__ = ["DurableStoreContract", "StoreContract"]
 
 
 class StoreContract(
     Inserting,
-    Keys,
     Claiming,
     Applying,
-    Repeats,
     Requesting,
     FollowUpTasks,
-    NotFollowing,
-    FollowingInOrder,
-    StoredCheckpoints,
-    Results,
+    StoredBodies,
     Amendments,
-    PuttingCheckpoints,
     Leasing,
-    Expiring,
-    Timing,
-    Jumping,
+    DueTimes,
     TenantQueues,
-    ActiveTask,
     UnreleasedTasks,
-    RefusingToWait,
-    MovingOn,
+    SupersededTasks,
     Retention,
-    Tombstones,
-    OtherKinds,
-    Projecting,
-    TaskFilters,
+    StatusIndex,
     TaskReads,
-    QueueCounts,
-    Workers,
     Signalling,
     Switching,
-    PausedIntake,
-    PausedClaiming,
-    WorkerDrains,
     TenantHolds,
-    Chaining,
-    Sealing,
-    Tampering,
-    PruningAudits,
-    Observing,
-    CountingMoves,
-    CountingHeld,
-    BeingLate,
-    GroupingErrors,
+    AuditChain,
+    Measures,
     Naming,
     Outages,
-    Remembering,
+    RunHistory,
 ):
     """Derive a test class from it and implement ``open``."""
 

@@ -70,8 +70,8 @@ class Contract(Drivers, ABC):
         """Return a plan that a driver of plans has claimed."""
         return await self.plans.start()
 
-    @pytest_asyncio.fixture
-    async def leased(self) -> Trigger:
+    @pytest_asyncio.fixture(name="leased")
+    async def lease_trigger(self) -> Trigger:
         """Return a trigger that is due and that a scheduler has claimed."""
         return await self.triggers.start()
 

@@ -1,4 +1,4 @@
-"""What plans and triggers have in common: who claims them, and how long settled ones are kept."""
+"""The common contract of plans and triggers: who claims them, how long settled ones are kept."""
 
 from __future__ import annotations
 

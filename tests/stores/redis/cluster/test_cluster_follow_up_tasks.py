@@ -14,11 +14,7 @@ from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver
 from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
 from holdfast.testing.contract.plans.follow_up_tasks import follower as follower_of
-from holdfast.testing.contract.tasks.follow_up_tasks import (
-    FollowingInOrder,
-    FollowUpTasks,
-    NotFollowing,
-)
+from holdfast.testing.contract.tasks.follow_up_tasks import FollowUpTasks
 from tests.support.redis.redis_stores import on_partitions, partitioned_cluster
 from verify.servers import Cluster
 
@@ -33,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-class TestFollowing(FollowUpTasks, NotFollowing, FollowingInOrder, PlanFollowing):
+class TestFollowing(FollowUpTasks, PlanFollowing):
     url: str
     namespace: str
 

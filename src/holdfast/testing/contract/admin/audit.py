@@ -89,7 +89,7 @@ def sort_by_time(found: list[Audit]) -> list[Audit]:
     return sorted(found, key=lambda entry: (entry.at, entry.task_id))
 
 
-class Chaining(Contract):
+class AuditChain(Contract):
     async def test_the_chain_of_a_new_store_is_empty(self) -> None:
         chain = await self.store.admin.chain(limit=10)
         assert (chain.base, chain.head, chain.links, chain.loose) == (Anchor(), Anchor(), (), 0)
@@ -211,8 +211,6 @@ class Chaining(Contract):
         assert (await self.store.admin.chain(after=99, limit=2)).links == ()
         assert (await self.store.admin.chain(limit=0)).head == links[-1].anchor
 
-
-class Sealing(Contract):
     @pytest.mark.parametrize("limit", [1, 2, 3, 100])
     async def test_what_is_loose_is_sealed_up_to_the_limit_at_once(self, limit: int) -> None:
         await cancel_many(self.driver, 7)
@@ -264,9 +262,7 @@ class Sealing(Contract):
         ]
         assert seen == ids[::-1]
 
-
-class Tampering(Contract):
-    """The store's own links, changed by a hand that has no right to."""
+    # The store's own links, changed by a hand that has no right to.
 
     async def test_a_changed_entry_is_found(self) -> None:
         links = await build_chain(self.driver, 4)
@@ -294,8 +290,6 @@ class Tampering(Contract):
             one.anchor for one in links[:-1]
         ]
 
-
-class PruningAudits(Contract):
     async def test_the_chain_hangs_on_what_was_cleaned_up_last(self) -> None:
         links = await build_chain(self.driver, 6)
         assert await self.driver.prune(Kept.AUDIT, older_than_seconds=2.5, dry_run=True) == 3

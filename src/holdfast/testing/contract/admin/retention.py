@@ -121,8 +121,6 @@ class Retention(Contract):
         assert not any(stats.by_status.values())
         assert sum(move.count for move in stats.moves) == 2
 
-
-class Tombstones(Contract):
     async def test_the_end_of_a_task_that_has_gone_can_still_be_seen(self) -> None:
         task = await self.driver.start(stages=("only",), keep_seconds=0)
         await self.driver.finish_stage(task, {"answer": 42})
@@ -157,8 +155,6 @@ class Tombstones(Contract):
         assert (view.active, view.locked_by, view.waiting) == (None, None, 0)
         assert (await self.driver.submit(tenant="t")).place == "ready"
 
-
-class OtherKinds(Contract):
     async def test_checkpoints_of_settled_tasks_go_by_age(self) -> None:
         failed = await self.driver.suspend(await self.driver.start_past_stage())
         settled = await self.driver.suspend(await self.driver.start_past_stage())

@@ -81,8 +81,6 @@ class Switching(Contract):
         assert sorted(changed) == [False] * 7 + [True]
         assert len(await self.store.admin.audits(limit=100)) == 8
 
-
-class PausedIntake(Contract):
     async def test_nothing_is_accepted_while_the_intake_is_off(self) -> None:
         await self.switches.off(INTAKE)
         batch = [
@@ -173,8 +171,6 @@ class PausedIntake(Contract):
         assert isinstance(outcome, Changed)
         assert outcome.tasks == (Existing(first.task.id),)
 
-
-class PausedClaiming(Contract):
     async def test_a_claim_passes_a_switched_off_queue_by(self) -> None:
         slow = await self.driver.submit(queue="slow")
         fast = await self.driver.submit()
@@ -225,8 +221,6 @@ class PausedClaiming(Contract):
         submission = self.driver.submission()
         assert await self.driver.insert(submission) == [Inserted(submission.task.id)]
 
-
-class WorkerDrains(Contract):
     async def test_a_drain_hinders_no_claim_of_the_store(self) -> None:
         await self.switches.off(DRAIN, "w-1")
         task = await self.driver.submit()

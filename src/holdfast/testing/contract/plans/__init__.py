@@ -13,15 +13,9 @@ from holdfast.domain.plan.plan import Plan
 from holdfast.testing.contract.drivers.record_driver import RecordDriver
 from holdfast.testing.contract.durability import PlanDurability
 from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
-from holdfast.testing.contract.plans.leases import (
-    PlanClaiming,
-    PlanHolding,
-    PlanRequests,
-    PlanSignals,
-)
-from holdfast.testing.contract.plans.reads import PlanEvents, PlanKeeping, PlanPaging
-from holdfast.testing.contract.plans.wake import PlanWaking
-from holdfast.testing.contract.plans.writes import PlanCreating, PlanRepeats, PlanWriting
+from holdfast.testing.contract.plans.leases import PlanLeasing
+from holdfast.testing.contract.plans.reads import PlanReads
+from holdfast.testing.contract.plans.writes import PlanWriting
 from holdfast.testing.contract.records import RecordContract
 
 __all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
@@ -29,18 +23,10 @@ __all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
 
 class PlanStoreContract(
     RecordContract,
-    PlanCreating,
     PlanWriting,
-    PlanRepeats,
     PlanFollowing,
-    PlanClaiming,
-    PlanHolding,
-    PlanRequests,
-    PlanWaking,
-    PlanSignals,
-    PlanEvents,
-    PlanPaging,
-    PlanKeeping,
+    PlanLeasing,
+    PlanReads,
 ):
     """Derive a test class from it and implement ``open``."""
 

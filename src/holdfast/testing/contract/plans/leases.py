@@ -1,4 +1,4 @@
-"""One instance at a time drives a plan: leased, fenced, taken over; a person may write under it."""
+"""Leases of plans: one instance at a time drives a plan, while a person may write and wake it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
 from holdfast.testing.contract.tasks.signals import expect_signal
 
 
-class PlanClaiming(Contract):
+class PlanLeasing(Contract):
     async def test_a_plan_is_handed_out_with_a_lease_in_the_same_version(self) -> None:
         ready = await self.plans.ready()
         plan = await self.plans.take_one("d-1")
@@ -42,8 +42,6 @@ class PlanClaiming(Contract):
         assert len(await self.plans.claim_ids("d-2")) == 1
         assert await self.plans.next_seconds() == LEASE_SECONDS - 10
 
-
-class PlanHolding(Contract):
     async def test_a_lease_that_is_renewed_goes_on(self, plan: Plan) -> None:
         for _ in range(3):
             self.clock.advance(LEASE_SECONDS - 1)
@@ -134,9 +132,7 @@ class PlanHolding(Contract):
         assert (after.lease, after.fence) == (renewed.lease, renewed.fence)
         assert await self.plans.load(plan) == after
 
-
-class PlanRequests(Contract):
-    """A person writes at once, also under the hands of the driver."""
+    # A person writes at once, also under the hands of the driver.
 
     async def test_a_persons_write_leaves_the_plan_with_its_driver(self, plan: Plan) -> None:
         self.clock.advance(10)
@@ -184,8 +180,6 @@ class PlanRequests(Contract):
         assert not await self.plans.renew(plan)
         assert await self.plans.next_seconds() is None
 
-
-class PlanSignals(Contract):
     @pytest.mark.parametrize("next", list(PlanNext))
     @pytest.mark.parametrize("by_driver", [True, False])
     async def test_what_concerns_others_wakes_who_waits_for_plans(
@@ -199,3 +193,71 @@ class PlanSignals(Contract):
         change = await decide(plan, next=next, status=status)
         async with expect_signal(self.store, Topic.DUE):
             await self.plans.commit(change)
+
+    # A person has done something to a task: a driver should look at its plan.
+
+    async def test_a_plan_that_rests_is_handed_out_when_it_is_woken(self, plan: Plan) -> None:
+        rests = await self.plans.drive(plan, next=PlanNext.REST, status=PlanStatus.HALTED)
+        async with expect_signal(self.store, Topic.DUE, waiters=0):
+            await self.plans.port.wake([plan.id])
+        assert await self.plans.load(plan) == rests
+        taken = await self.plans.take_one("d-2")
+        assert replace(taken, lease=None, fence=rests.fence) == rests
+        await self.plans.drive(taken, next=PlanNext.REST)
+        assert await self.plans.next_seconds() is None
+
+    async def test_several_plans_are_woken_at_once(self) -> None:
+        ids = sorted([(await self.plans.ready(delay_seconds=50 + n)).id for n in range(5)])
+        await self.plans.port.wake([*ids, "unknown"])
+        assert sorted(await self.plans.claim_ids()) == ids
+
+    async def test_a_plan_that_is_due_already_stays_so(self) -> None:
+        first, second = await self.plans.ready(), await self.plans.ready(delay_seconds=1)
+        self.clock.advance(2)
+        await self.plans.port.wake([second.id])
+        await self.plans.port.wake([first.id])
+        assert await self.plans.claim_ids() == [first.id, second.id]
+
+    async def test_a_plan_that_is_driven_stays_with_its_driver(self, plan: Plan) -> None:
+        self.clock.advance(10)
+        async with expect_signal(self.store, Topic.DUE, waiters=0):
+            await self.plans.port.wake([plan.id])
+        assert await self.plans.load(plan) == plan
+        assert await self.plans.next_seconds() == LEASE_SECONDS - 10
+        assert await self.plans.renew(plan)
+
+    @pytest.mark.parametrize("next", [PlanNext.REST, PlanNext.LOOK])
+    async def test_a_plan_woken_under_its_driver_is_looked_at_when_he_puts_it_down(
+        self, plan: Plan, next: PlanNext
+    ) -> None:
+        """The driver may have looked at the task before."""
+        await self.plans.port.wake([plan.id])
+        await self.plans.renew(plan)
+        plan = await self.plans.drive(plan)
+        assert await self.plans.claim_ids("d-2") == []
+        await self.plans.drive(plan, next=next, delay_seconds=50)
+        plan = await self.plans.take_one("d-2")
+        await self.plans.drive(plan, next=PlanNext.REST)
+        assert await self.plans.next_seconds() is None
+
+    async def test_who_takes_over_looks_at_all_anyway(self, plan: Plan) -> None:
+        await self.plans.port.wake([plan.id])
+        self.clock.advance(LEASE_SECONDS)
+        plan = await self.plans.take_one("d-2")
+        await self.plans.drive(plan, next=PlanNext.REST)
+        assert await self.plans.next_seconds() is None
+
+    async def test_a_plan_that_has_settled_is_not_woken(self, plan: Plan) -> None:
+        await self.plans.port.wake([plan.id])
+        settled = await self.plans.drive(plan, status=PlanStatus.COMPLETED)
+        assert await self.plans.next_seconds() is None
+        await self.plans.port.wake([plan.id])
+        assert await self.plans.load(plan) == settled
+        assert await self.plans.next_seconds() is None
+
+    async def test_a_plan_that_is_still_being_made_is_not_woken(self) -> None:
+        plan = await self.plans.create()
+        await self.plans.port.wake([plan.id, "unknown", "not a name!"])
+        await self.plans.port.wake([])
+        assert await self.plans.next_seconds() is None
+        assert await self.plans.load(plan) == plan

@@ -45,7 +45,7 @@ def versions(events: Sequence[ev.PlanEvent]) -> list[int]:
     return [event.version for event in events]
 
 
-class PlanEvents(Contract):
+class PlanReads(Contract):
     @pytest.mark.parametrize("name", list(ev.KINDS))
     async def test_every_kind_of_event_is_kept(self, name: str) -> None:
         plan = await self.plans.ready()
@@ -81,8 +81,6 @@ class PlanEvents(Contract):
         await self.plans.ready("a.b")
         assert {event.plan_id for event in await self.plans.port.events(one.id, limit=99)} == {"a"}
 
-
-class PlanPaging(Contract):
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
     async def test_the_newest_plan_comes_first(self, limit: int) -> None:
         ids = []
@@ -120,8 +118,6 @@ class PlanPaging(Contract):
         with pytest.raises(InvalidInput):
             await self.plans.port.find(limit=10, cursor=cursor)
 
-
-class PlanKeeping(Contract):
     async def test_a_settled_plan_goes_with_all_that_belongs_to_it(self) -> None:
         plan = await self.plans.drive(await self.plans.start(keep_seconds=100), moves={0: ADMITTED})
         plan = await self.plans.drive(plan, status=PlanStatus.COMPLETED)

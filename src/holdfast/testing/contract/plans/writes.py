@@ -34,7 +34,7 @@ from holdfast.testing.contract.drivers.plan_driver import (
 )
 
 
-class PlanCreating(Contract):
+class PlanWriting(Contract):
     @pytest.mark.parametrize("rule", [None, FailureRate(0.05), FailureCount(3)])
     async def test_a_plan_is_found_as_it_was_created(self, rule: HaltRule | None) -> None:
         plan = self.plans.build(
@@ -118,8 +118,6 @@ class PlanCreating(Contract):
             ids=(f"{plan.id}.task-0",), tenants=(None,)
         )
 
-
-class PlanWriting(Contract):
     async def test_a_change_is_written_whole(self) -> None:
         plan = await self.plans.start(size=4, waves=(1, 4))
         self.clock.advance(5)
@@ -193,8 +191,6 @@ class PlanWriting(Contract):
         assert await self.plans.load(plan) == written
         assert len(await self.plans.port.members(plan.id)) == (written.reason is None)
 
-
-class PlanRepeats(Contract):
     @pytest.mark.parametrize("next", list(PlanNext))
     async def test_a_repeated_change_is_answered_as_the_first_was(self, next: PlanNext) -> None:
         status = PlanStatus.COMPLETED if next is PlanNext.SETTLED else PlanStatus.RUNNING

@@ -96,8 +96,6 @@ class Amendments(Contract):
             with pytest.raises(NotSuspended):
                 await self.decide_amendment(task, payload=NEW)
 
-
-class PuttingCheckpoints(Contract):
     async def test_a_checkpoint_is_put_in_place_of_the_one_that_was_read(self) -> None:
         task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
         read = await self.driver.checkpoint(task)

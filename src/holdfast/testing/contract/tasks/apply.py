@@ -293,8 +293,6 @@ class Applying(Contract):
         assert await self.driver.load(task.id) == task
         await self.driver.commit(done)
 
-
-class Repeats(Contract):
     async def test_a_repeated_write_of_the_holder_is_answered_as_the_first(self) -> None:
         transition = await self.driver.done(await self.driver.start())
         first = await self.driver.apply(transition)

@@ -14,7 +14,7 @@ from holdfast.domain.task.transition import Stale
 from holdfast.testing.contract.base import Contract
 
 
-class StoredCheckpoints(Contract):
+class StoredBodies(Contract):
     async def test_a_stage_leaves_its_checkpoint_in_the_same_step(self) -> None:
         task = await self.driver.start("w-7")
         await self.driver.finish_stage(task, cursor=7)
@@ -163,8 +163,6 @@ class StoredCheckpoints(Contract):
         (claimed,) = await self.driver.claim()
         assert claimed.stages == detail.stages
 
-
-class Results(Contract):
     async def test_each_stage_leaves_one_result(self, task: Task) -> None:
         for result in ({"id": 1}, [2], "three"):
             task = await self.driver.finish_stage(task, result)

@@ -15,7 +15,7 @@ from holdfast.testing.contract.base import Contract
 A_YEAR = 365 * 86_400.0
 
 
-class Timing(Contract):
+class DueTimes(Contract):
     async def test_nothing_waits_for_a_time_at_first(self) -> None:
         await self.driver.submit()
         assert await self.store.tasks.promote(limit=10) == Due(count=0, next_seconds=None)
@@ -88,9 +88,7 @@ class Timing(Contract):
         assert task.place is Place.LATER
         assert await self.store.tasks.promote(limit=10) == Due(count=1, next_seconds=None)
 
-
-class Jumping(Contract):
-    """The wall clock may be set; leases and due times are counted on a clock that cannot be."""
+    # The wall clock may be set; leases and due times are counted on a clock that cannot be.
 
     @pytest.mark.parametrize("seconds", [-A_YEAR, A_YEAR])
     async def test_a_jump_of_the_wall_clock_takes_nothing_over(self, seconds: float) -> None:

@@ -145,8 +145,6 @@ class FollowUpTasks(Contract):
         task = await self.driver.complete(await self.driver.take())
         assert (task.callback, (await self.driver.load(task.id)).callback) == (url, url)
 
-
-class NotFollowing(Contract):
     async def test_nothing_follows_from_a_stale_write(self) -> None:
         transition = with_follower(self.driver, await completes(self.driver))
         await self.driver.ask(Command.PAUSE, transition.before)
@@ -234,8 +232,6 @@ class NotFollowing(Contract):
         assert await follower_ids(self.driver) == []
         await self.driver.commit(transition)
 
-
-class FollowingInOrder(Contract):
     async def test_a_batch_leaves_its_followers_in_its_order(self) -> None:
         await self.driver.submit_many(30, stages=("only",))
         tasks = [claimed.task for claimed in await self.driver.claim()]

@@ -191,8 +191,6 @@ class Inserting(Contract):
         assert await self.store.views.load(["bad"]) == [None]
         await self.driver.submit()
 
-
-class Keys(Contract):
     async def test_a_key_with_the_same_payload_finds_the_first_task(self) -> None:
         first = await self.driver.submit(key="k", payload=1)
         assert await self.driver.insert_new(key="k", payload=1) == Existing(first.id)

@@ -76,8 +76,6 @@ class Leasing(Contract):
         await self.driver.give_back(task)
         assert (await self.driver.detail(task)).progress is None
 
-
-class Expiring(Contract):
     async def test_a_lease_is_not_taken_back_before_it_has_lapsed(self, task: Task) -> None:
         self.clock.advance(LEASE_SECONDS - 0.1)
         assert await self.store.tasks.expire(limit=10, count_crashes=True) == 0

@@ -24,7 +24,7 @@ async def park(driver: StoreDriver, command: Command, **fields: Any) -> Task:
     return await driver.suspend(task)
 
 
-class MovingOn(Contract):
+class SupersededTasks(Contract):
     @pytest.mark.parametrize("command", RETURNS)
     async def test_a_workflow_over_which_newer_work_has_run_does_not_return(
         self, command: Command

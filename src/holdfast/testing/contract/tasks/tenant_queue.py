@@ -189,9 +189,7 @@ class TenantQueues(Contract):
             served.append((await self.driver.complete(claimed.task)).id)
         assert served == [ids[3], *ids[:3]]
 
-
-class ActiveTask(Contract):
-    """The tenant index (P6) and the tenant lock (P7), as `tenants` shows them."""
+    # The tenant index (P6) and the tenant lock (P7), as `tenants` shows them.
 
     async def test_an_unknown_tenant_has_nothing(self) -> None:
         assert await self.driver.tenant("nobody") == TenantView(

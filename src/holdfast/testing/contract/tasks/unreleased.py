@@ -104,8 +104,6 @@ class UnreleasedTasks(Contract):
         task = await self.driver.ask(Command.CANCEL, held)
         assert (task.status, task.place) == (Status.CANCELLED, Place.SETTLED)
 
-
-class RefusingToWait(Contract):
     @pytest.mark.parametrize("tenant", [None, "t"])
     async def test_a_task_is_released_when_it_need_not_wait(self, tenant: str | None) -> None:
         held = await self.driver.submit(held=True, tenant=tenant)

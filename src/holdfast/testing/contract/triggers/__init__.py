@@ -20,21 +20,9 @@ from holdfast.domain.trigger.trigger import Trigger
 from holdfast.testing.contract.drivers.record_driver import RecordDriver
 from holdfast.testing.contract.durability import TriggerDurability
 from holdfast.testing.contract.records import RecordContract
-from holdfast.testing.contract.triggers.changes import (
-    Firing,
-    FiringInOneStep,
-    FiringTwice,
-    FiringUnless,
-    TriggerSignals,
-)
-from holdfast.testing.contract.triggers.leases import FindingDue, TriggerLeasing, TriggerTiming
-from holdfast.testing.contract.triggers.saves import (
-    TriggerCreating,
-    TriggerKeeping,
-    TriggerPaging,
-    TriggerRemoving,
-    TriggerSaving,
-)
+from holdfast.testing.contract.triggers.changes import Firing, FiringInOneStep
+from holdfast.testing.contract.triggers.leases import TriggerLeasing
+from holdfast.testing.contract.triggers.saves import TriggerSaving
 
 __all__ = [
     "DurableTriggerStoreContract",
@@ -46,17 +34,8 @@ __all__ = [
 class SeparateTriggerStoreContract(
     RecordContract,
     TriggerSaving,
-    TriggerCreating,
-    TriggerRemoving,
-    TriggerPaging,
-    TriggerKeeping,
-    FindingDue,
     TriggerLeasing,
-    TriggerTiming,
     Firing,
-    FiringTwice,
-    FiringUnless,
-    TriggerSignals,
 ):
     """The suite of a store of triggers whose tasks are kept elsewhere."""
 

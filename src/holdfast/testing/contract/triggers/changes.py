@@ -158,8 +158,6 @@ class Firing(Contract):
         await self.triggers.commit(change)  # a repeat
         assert list(await self.store.admin.audits(limit=10)) == [entry]
 
-
-class FiringTwice(Contract):
     async def test_a_repeat_is_answered_as_the_first_was(self, leased: Trigger) -> None:
         change = self.triggers.decide_fire(leased)
         first = await self.triggers.commit(change)
@@ -187,9 +185,7 @@ class FiringTwice(Contract):
         await self.triggers.fire(leased)
         await self.triggers.expect_stale(self.triggers.decide_fire(leased))
 
-
-class FiringUnless(Contract):
-    """Changes that are forbidden: then there is neither a task nor a new version."""
+    # Changes that are forbidden: then there is neither a task nor a new version.
 
     @pytest.mark.parametrize(
         "place", [Place.HELD, Place.READY, Place.LINE, Place.LATER, Place.LEASED]
@@ -252,6 +248,16 @@ class FiringUnless(Contract):
         change = self.triggers.decide_fire(leased, unless_unfinished=last)
         assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), Overlapping)
 
+    async def test_a_fired_task_wakes_who_waits_for_tasks(self, leased: Trigger) -> None:
+        async with expect_signal(self.store, Topic.READY):
+            await self.triggers.fire(leased)
+
+    @pytest.mark.parametrize("number", range(3))
+    async def test_a_new_time_wakes_who_waits_for_times(self, number: int) -> None:
+        act = await ACTS[number](self.triggers)
+        async with expect_signal(self.store, Topic.DUE):
+            await act
+
 
 class FiringInOneStep(Contract):
     """The contract for stores that keep triggers beside the tasks."""
@@ -286,18 +292,6 @@ class FiringInOneStep(Contract):
         outcomes = await asyncio.gather(*(self.triggers.apply(change) for change in changes))
         (written,) = [outcome for outcome in outcomes if isinstance(outcome, Changed)]
         assert await self.triggers.tasks() == [fired_id(written.tasks[0])]
-
-
-class TriggerSignals(Contract):
-    async def test_a_fired_task_wakes_who_waits_for_tasks(self, leased: Trigger) -> None:
-        async with expect_signal(self.store, Topic.READY):
-            await self.triggers.fire(leased)
-
-    @pytest.mark.parametrize("number", range(3))
-    async def test_a_new_time_wakes_who_waits_for_times(self, number: int) -> None:
-        act = await ACTS[number](self.triggers)
-        async with expect_signal(self.store, Topic.DUE):
-            await act
 
 
 def fired_id(insertion: object) -> str:

@@ -14,7 +14,7 @@ from holdfast.testing.contract.drivers.trigger_driver import ids_of
 RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
 
-class FindingDue(Contract):
+class TriggerLeasing(Contract):
     async def test_what_is_due_is_found_up_to_and_with_the_moment(self) -> None:
         trigger = await self.triggers.save(due_in=10)
         at = self.clock.now() + 10
@@ -65,8 +65,6 @@ class FindingDue(Contract):
         assert await self.triggers.due() == [left[1].id, other.id, left[0].id]
         assert (await self.triggers.due(self.clock.now() + 1_000))[-1] == early.id
 
-
-class TriggerLeasing(Contract):
     async def test_a_lease_makes_a_trigger_its_owners(self) -> None:
         saved = await self.triggers.save()
         self.clock.advance(5)
@@ -195,8 +193,6 @@ class TriggerLeasing(Contract):
         )
         assert sorted(trigger_id for look in looks for trigger_id in look) == ids
 
-
-class TriggerTiming(Contract):
     async def test_the_end_of_a_lease_is_a_time_to_look(self) -> None:
         await self.triggers.save_due()
         await self.triggers.save(due_in=500)

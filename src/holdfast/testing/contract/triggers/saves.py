@@ -143,9 +143,7 @@ class TriggerSaving(Contract):
         saved = await asyncio.gather(*(self.triggers.save() for _ in range(20)))
         assert await self.triggers.all_ids() == sorted(trigger.id for trigger in saved)
 
-
-class TriggerCreating(Contract):
-    """A change to version 0 makes a trigger where there is none."""
+    # A change to version 0 makes a trigger where there is none.
 
     async def test_what_is_created_is_as_if_it_was_saved(self) -> None:
         change = self.triggers.change(self.triggers.build("nightly", tenant="t"))
@@ -193,8 +191,6 @@ class TriggerCreating(Contract):
             )
         assert await self.triggers.all_ids() == []
 
-
-class TriggerRemoving(Contract):
     async def test_a_batch_may_save_change_and_remove(self) -> None:
         old, gone, kept = [await self.triggers.save(name) for name in ("old", "gone", "kept")]
         save = TriggerChange(before=old, after=replace(old, reason="new"), write=TriggerWrite.SAVE)
@@ -245,8 +241,6 @@ class TriggerRemoving(Contract):
         again = await self.triggers.save_due("nightly")
         assert await self.triggers.claim_ids() == [again.id]
 
-
-class TriggerPaging(Contract):
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
     async def test_pages_follow_the_order_of_ids(self, limit: int) -> None:
         saved = [await self.triggers.save(name, due_in=9 - n) for n, name in enumerate("dbeac")]
@@ -322,8 +316,6 @@ class TriggerPaging(Contract):
         with pytest.raises(InvalidInput):
             await self.triggers.port.find_all_pending(cursor=cursor)
 
-
-class TriggerKeeping(Contract):
     async def test_an_ended_trigger_goes_when_its_time_is_over(self) -> None:
         trigger = await self.triggers.end(await self.triggers.save(keep_seconds=100))
         self.clock.advance(99)

@@ -1,4 +1,4 @@
-"""Measures: times of stages, moves by queue and type, locks, checkpoints, groups of errors."""
+"""Measures: times of stages, moves by queue and type, locks, checkpoints, errors, lateness."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 from holdfast.domain.task import decide
 from holdfast.domain.task.state import Command, Status
-from holdfast.ports import BUCKETS, ErrorGroup, Moves, Store, Timings
+from holdfast.ports import BUCKETS, Awaited, ErrorGroup, Moves, Store, Timings
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.store_driver import StoreDriver
+from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, StoreDriver
+from holdfast.testing.contract.drivers.trigger_driver import A_MINUTE
 
 SPANS = len(BUCKETS) + 1
 
@@ -36,7 +37,12 @@ async def count_moves(
     )
 
 
-class Observing(Contract):
+async def late(driver: StoreDriver) -> dict[Awaited, float]:
+    found = (await driver.store.views.stats()).late_seconds
+    return {kind: round(seconds, 3) for kind, seconds in found.items()}
+
+
+class Measures(Contract):
     async def test_nothing_was_timed_in_a_new_store(self) -> None:
         await self.store.admin.observe([])
         assert await load_timings(self.store) == []
@@ -79,8 +85,6 @@ class Observing(Contract):
         (one,) = await load_timings(self.store)
         assert (one.count, one.total_seconds) == (20, 30.0)
 
-
-class CountingMoves(Contract):
     async def test_moves_are_counted_by_queue_and_type(self) -> None:
         for queue, type_ in (("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")):
             await self.driver.run(queue=queue, type=type_)
@@ -122,8 +126,6 @@ class CountingMoves(Contract):
         await self.driver.promote_after(60)
         assert await count_moves(self.driver, Status.RETRYING, Status.PENDING) == [("a", "x", 1)]
 
-
-class CountingHeld(Contract):
     async def locks(self) -> int:
         return (await self.store.views.stats()).locks
 
@@ -180,8 +182,6 @@ class CountingHeld(Contract):
         await self.driver.complete(task)
         assert await self.checkpoints() == 0
 
-
-class GroupingErrors(Contract):
     async def suspend_many(self, error: str, number: int) -> list[str]:
         """Suspend so many tasks and return their ids in order."""
         tenants = (None, "a", "b", "c")
@@ -281,6 +281,55 @@ class GroupingErrors(Contract):
         task = await self.driver.suspend_new()
         await self.driver.ask(Command.HOLD_BACK, task)
         assert await self.groups() == [("ValueError", 1, task.id)]
+
+    # A time has come, and no worker has moved its record.
+
+    async def test_what_is_ready_or_at_rest_is_not_late(self) -> None:
+        await self.driver.suspend_new()
+        await self.driver.submit()
+        self.clock.advance(3600)
+        assert await late(self.driver) == {}
+
+    async def test_a_lease_is_late_from_its_end_until_it_is_taken_back(self) -> None:
+        await self.driver.start()
+        self.clock.advance(LEASE_SECONDS - 1)
+        assert await late(self.driver) == {}
+        self.clock.advance(6)
+        assert await late(self.driver) == {Awaited.LEASE: 5}
+        await self.store.tasks.expire(limit=10, count_crashes=True)
+        assert await late(self.driver) == {}
+
+    async def test_the_first_due_task_says_how_late_tasks_are(self) -> None:
+        for seconds in (60, 30, 90):
+            await self.driver.fail(await self.driver.start(), retry_seconds=seconds)
+        self.clock.advance(29)
+        assert await late(self.driver) == {}
+        self.clock.advance(11)
+        assert await late(self.driver) == {Awaited.TASK: 10}
+        await self.store.tasks.promote(limit=10)
+        assert await late(self.driver) == {}
+
+    async def test_a_trigger_is_late_while_nobody_fires_it(self) -> None:
+        await self.triggers.save(due_in=A_MINUTE)
+        assert await late(self.driver) == {}
+        self.clock.advance(A_MINUTE + 7)
+        assert await late(self.driver) == {Awaited.TRIGGER: 7}
+        assert len(await self.triggers.claim_ids()) == 1
+        assert await late(self.driver) == {}
+        self.clock.advance(LEASE_SECONDS + 2)
+        assert await late(self.driver) == {Awaited.TRIGGER: 2}, "whoever had it is gone"
+
+    async def test_a_plan_is_late_while_nobody_drives_it(self) -> None:
+        await self.plans.create("still-being-made")
+        await self.plans.ready("soaks", delay_seconds=60)
+        self.clock.advance(59)
+        assert await late(self.driver) == {}
+        self.clock.advance(4)
+        assert await late(self.driver) == {Awaited.PLAN: 3}
+        await self.plans.take_one()
+        assert await late(self.driver) == {}
+        self.clock.advance(LEASE_SECONDS + 2)
+        assert await late(self.driver) == {Awaited.PLAN: 2}, "its driver is gone"
 
 
 def error_of(group: ErrorGroup) -> str:

@@ -16,7 +16,7 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, beat
 
 
-class TaskFilters(Contract):
+class TaskReads(Contract):
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
     async def test_pages_hold_every_task_once_newest_first(self, limit: int) -> None:
         ids = await self.driver.submit_many(7)
@@ -98,8 +98,6 @@ class TaskFilters(Contract):
         assert await self.driver.find_ids(statuses=statuses, **where) == [wanted.id]
         assert await self.driver.find_ids(statuses=(Status.FAILED,), **where) == []
 
-
-class TaskReads(Contract):
     async def test_records_are_loaded_in_the_order_asked(self) -> None:
         one, two = await self.driver.submit(), await self.driver.submit()
         asked = [two.id, "unknown", one.id, two.id]
@@ -141,8 +139,6 @@ class TaskReads(Contract):
     async def test_an_unknown_task_has_no_detail(self) -> None:
         assert await self.store.views.detail("unknown") is None
 
-
-class QueueCounts(Contract):
     async def test_tasks_are_counted_by_status(self) -> None:
         await self.driver.run()
         await self.driver.suspend_new()
@@ -233,8 +229,6 @@ class QueueCounts(Contract):
         assert [entry.task_id for page in pages for entry in page] == ids[::-1]
         assert list(await self.store.admin.audits(limit=2, cursor="5")) == []
 
-
-class Workers(Contract):
     async def test_a_worker_is_known_by_its_beat(self) -> None:
         said = beat("w-7", types=("a", "b"), slots=3, started_at=12.5, triggers=("nightly",))
         await self.store.tasks.renew(said, [], lease_seconds=30)

@@ -35,7 +35,7 @@ WAYS: dict[str, Callable[[StoreDriver, Task], Awaitable[Task]]] = {
 }
 
 
-class Remembering(Contract):
+class RunHistory(Contract):
     @pytest.mark.parametrize("stages", [("one",), ("one", "two")], ids=["task", "workflow"])
     @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
     async def test_a_settled_record_says_who_ran_it_and_has_neither_lease_nor_progress(

@@ -12,7 +12,7 @@ from holdfast.testing.contract.drivers.ways import WAYS, walk
 CASES = [pytest.param(status, way, id=f"{status}-{way}") for way, (status, _, _) in WAYS.items()]
 
 
-class Projecting(Contract):
+class StatusIndex(Contract):
     @pytest.mark.parametrize(("status", "way"), CASES)
     async def test_a_task_is_seen_in_the_status_of_its_last_move_and_in_no_other(
         self, status: Status, way: str
