@@ -77,13 +77,13 @@ class ManualClock:
         """Move the clock like ``advance``, but give turns to whoever a timer wakes before time goes
         on."""
         end = self._steady + seconds(by)
-        await _give_way(turns)
+        await give_way(turns)
         while timer := self._next_until(end):
             self._move_to(timer.at)
             timer.fire()
-            await _give_way(turns)
+            await give_way(turns)
         self._move_to(end)
-        await _give_way(turns)
+        await give_way(turns)
 
     def jump(self, by: float) -> None:
         """The wall clock is set, forward or back; no time passes."""
@@ -121,6 +121,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def _give_way(turns: int) -> None:
+async def give_way(turns: int) -> None:
     for _ in range(turns):
         await asyncio.sleep(0)

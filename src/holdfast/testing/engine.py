@@ -43,7 +43,7 @@ from holdfast.ports.wrapped import WrappedStore
 from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore
-from holdfast.testing.clock import ManualClock
+from holdfast.testing.clock import ManualClock, give_way
 from holdfast.testing.crash import Crash, CrashingTasks, When
 from holdfast.testing.engine_waiters import EngineWaiters
 
@@ -142,13 +142,13 @@ class Engine:
         with self._driving():
             await self._promote()
             await self._take_over()
-            await _turns()
+            await give_way(TURNS)
             while await self._busy() or (self.worker is not None and self.worker.running):
                 await self._take_over()
                 await asyncio.sleep(POLL_SECONDS)
                 if time.monotonic() > give_up_at:
                     raise StillBusy(await self._describe(timeout))
-            await _turns()
+            await give_way(TURNS)
 
     async def advance(self, by: float | str) -> None:
         """Move the clock; whatever falls due on the way runs at its own moment."""
@@ -159,11 +159,12 @@ class Engine:
             while (left := end - self.clock.steady()) > 0:
                 await self._settle_plans(end)
                 left = end - self.clock.steady()
-                next_seconds = _sooner(
+                waits = (
                     await self._run_due(),
                     await self._until_trigger(left),
                     await self._until_wave(left),
                 )
+                next_seconds = min((wait for wait in waits if wait is not None), default=None)
                 if self.deaths > self._buried:
                     await self._take_over()
                     continue
@@ -310,7 +311,7 @@ class Engine:
         """Run until nothing moves any more, though stages may still wait for something."""
         before = None
         for _ in range(ROUNDS_LIMIT):
-            await _turns()
+            await give_way(TURNS)
             await self._await_threads()
             stats = await self.store.views.stats()
             now = (stats.by_queue, stats.moves)
@@ -328,7 +329,7 @@ class Engine:
             if not self._fresh_threads():
                 return
             await asyncio.sleep(POLL_SECONDS)
-            await _turns()
+            await give_way(TURNS)
         self._given_time |= self._fresh_threads()
 
     def _fresh_threads(self) -> frozenset[str]:
@@ -342,12 +343,3 @@ class Engine:
             if task.place in BUSY
         ]
         return "\n".join((f"not at rest after {timeout:g} s:", *lines))
-
-
-def _sooner(*seconds: float | None) -> float | None:
-    return min((one for one in seconds if one is not None), default=None)
-
-
-async def _turns() -> None:
-    for _ in range(TURNS):
-        await asyncio.sleep(0)

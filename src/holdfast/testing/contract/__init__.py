@@ -36,7 +36,6 @@ from holdfast.testing.contract.tasks.unreleased import UnreleasedTasks
 from holdfast.testing.contract.views.measures import Measures
 from holdfast.testing.contract.views.reads import TaskReads
 from holdfast.testing.contract.views.run_history import RunHistory
-from holdfast.testing.contract.views.status_index import StatusIndex
 
 __all__ = ["DurableStoreContract", "StoreContract"]
 
@@ -55,7 +54,6 @@ class StoreContract(
     UnreleasedTasks,
     SupersededTasks,
     Retention,
-    StatusIndex,
     TaskReads,
     Signalling,
     Switching,

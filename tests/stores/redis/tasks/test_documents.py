@@ -11,8 +11,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Progress, Task
 from holdfast.ports import Renewal
 from holdfast.testing.contract.drivers.store_driver import beat
-from holdfast.testing.contract.drivers.ways import walk
-from holdfast.testing.contract.views.status_index import CASES
+from holdfast.testing.contract.drivers.ways import CASES, walk
 from tests.support.redis.redis_stores import Bench, benched
 from tests.support.runtime.helpers import within_bounds
 from verify.servers import RedisServer

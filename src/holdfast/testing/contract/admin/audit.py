@@ -162,9 +162,7 @@ class AuditChain(Contract):
         await self.triggers.expect_stale(self.triggers.change(saved, audit=entry))
         assert entries(await read_chain(self.store)) == [entry]
 
-    async def test_the_entries_of_all_that_people_do_are_in_one_chain(
-        self,
-    ) -> None:
+    async def test_the_entries_of_all_that_people_do_are_in_one_chain(self) -> None:
         wanted = []
         for tenant in TENANTS:
             asked = self.driver.request(Command.CANCEL, await self.driver.submit(tenant=tenant))

@@ -24,6 +24,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import By, Failure, FailureKind, Progress, Task
 from holdfast.domain.task.transition import (
     Applied,
+    Inserted,
     Insertion,
     Outcome,
     Stale,
@@ -120,7 +121,7 @@ class StoreDriver:
 
     async def submit(self, *, payload: object = None, held: bool = False, **fields: Any) -> Task:
         submission = self.submission(payload=payload, held=held, **fields)
-        await self.insert(submission)
+        assert await self.insert(submission) == [Inserted(submission.task.id)]
         return await self.load(submission.task.id)
 
     async def submit_many(self, number: int, **fields: Any) -> list[str]:
@@ -156,6 +157,11 @@ class StoreDriver:
         task = await self.take(worker, queues=(submitted.queue,))
         assert task.id == submitted.id
         return task
+
+    async def start_many(self, number: int, **fields: Any) -> list[Task]:
+        """Submit so many tasks and claim them; nothing else may be ready."""
+        await self.submit_many(number, **fields)
+        return [claimed.task for claimed in await self.claim()]
 
     async def take(self, worker: str = "w-1", **options: Any) -> Task:
         """Claim the one task that is ready."""
@@ -212,28 +218,35 @@ class StoreDriver:
         checkpoint = await self.store.views.checkpoint(task.id)
         return decide.stage_done(task, done, checkpoint=checkpoint, now=now)
 
-    async def decide_failure(
-        self, task: Task, *, retry_seconds: float | None = 60.0, error: str = "ValueError"
-    ) -> Transition:
-        failed = self.failure(task, retry_seconds=retry_seconds, error=error)
+    async def decide_failure(self, task: Task, **options: Any) -> Transition:
+        failed = self.failure(task, **options)
         checkpoint = await self.store.views.checkpoint(task.id)
         now = self.clock.now()
         return decide.stage_failed(task, failed, Retry(), checkpoint=checkpoint, now=now)
 
     def failure(
-        self, task: Task, *, retry_seconds: float | None, error: str = "ValueError"
+        self,
+        task: Task,
+        *,
+        retry_seconds: float | None = 60.0,
+        error: str = "ValueError",
+        outage_seconds: float | None = None,
     ) -> decide.Failed:
+        now = self.clock.now()
         failure = Failure(
             kind=FailureKind.STAGE,
             error=error,
             message="no luck",
             stage=task.at_stage or task.stages[-1],
             attempt=task.attempt,
-            at=self.clock.now(),
+            at=now,
             traceback="Traceback: …",
         )
         return decide.Failed(
-            failure=failure, started_at=self.clock.now(), retry_seconds=retry_seconds
+            failure=failure,
+            started_at=now,
+            retry_seconds=retry_seconds,
+            outage_seconds=outage_seconds,
         )
 
     # -- decide, as an operator

@@ -32,33 +32,30 @@ class SwitchDriver:
             after=after,
         )
 
+    async def set(self, switch: Switch, name: str, *, on: bool, until: float | None = None) -> bool:
+        entry = self.audit(switch, name, on=on)
+        return await self.store.admin.set_switch(switch, name, on=on, audit=entry, until=until)
+
     async def off(self, switch: Switch, name: str = "default") -> bool:
-        entry = self.audit(switch, name, on=False)
-        return await self.store.admin.set_switch(switch, name, on=False, audit=entry)
+        return await self.set(switch, name, on=False)
 
     async def on(self, switch: Switch, name: str = "default") -> bool:
-        entry = self.audit(switch, name, on=True)
-        return await self.store.admin.set_switch(switch, name, on=True, audit=entry)
+        return await self.set(switch, name, on=True)
 
     async def hold(self, tenant: str, *, seconds: float) -> float:
         """Hold a tenant for so long; return when it ends."""
         until = self.clock.now() + seconds
-        entry = self.audit(Switch.HOLD, tenant, on=False)
-        assert await self.store.admin.set_switch(
-            Switch.HOLD, tenant, on=False, audit=entry, until=until
-        )
+        assert await self.set(Switch.HOLD, tenant, on=False, until=until)
         return until
 
     async def release_over(self, tenant: str, until: float) -> bool:
         """Release a tenant's hold if it is the one that ends then, as a worker does."""
-        before = {one.name for one in await self.settings()}
-        entry = self.audit(Switch.HOLD, tenant, on=True)
-        await self.store.admin.set_switch(Switch.HOLD, tenant, on=True, audit=entry, until=until)
-        return before != {one.name for one in await self.settings()}
+        before = await self.names()
+        await self.set(Switch.HOLD, tenant, on=True, until=until)
+        return before != await self.names()
 
     async def names(self) -> list[tuple[Switch, str]]:
-        found = await self.store.admin.switches()
-        return sorted((one.switch, one.name) for one in found)
+        return sorted((setting.switch, setting.name) for setting in await self.settings())
 
     async def settings(self) -> Sequence[SwitchSetting]:
         return await self.store.admin.switches()

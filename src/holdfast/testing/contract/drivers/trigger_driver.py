@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -129,13 +128,13 @@ class TriggerDriver(RecordDriver[Trigger]):
     def decide_fire(self, trigger: Trigger, **options: Any) -> TriggerChange:
         return self.change(trigger, self.submission(trigger), **options)
 
-    def decide_rest(self, trigger: Trigger, status: TriggerStatus, **fields: Any) -> TriggerChange:
-        """Return a change after which the trigger waits for no time any more."""
-        return self.change(trigger, status=status, fire_time=None, trigger_at=None, **fields)
-
     def decide_end(self, trigger: Trigger, **fields: Any) -> TriggerChange:
-        end = TriggerStatus.COMPLETED
-        return self.decide_rest(trigger, end, ended_at=self.clock.now(), **fields)
+        times: dict[str, Any] = {
+            "fire_time": None,
+            "trigger_at": None,
+            "ended_at": self.clock.now(),
+        }
+        return self.change(trigger, status=TriggerStatus.COMPLETED, **(times | fields))
 
     # -- write
 
@@ -194,10 +193,6 @@ class TriggerDriver(RecordDriver[Trigger]):
     async def all_ids(self, *, limit: int = 100, pending: bool = False, **where: Any) -> list[str]:
         find = self.port.find_all_pending if pending else self.port.find_all
         return await collect_ids(find, "triggers", limit=limit, **where)
-
-
-def ids_of(triggers: Sequence[Trigger]) -> list[str]:
-    return [trigger.id for trigger in triggers]
 
 
 def json(value: object) -> msgspec.Raw:

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import pytest
+
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Task
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
@@ -51,6 +53,7 @@ WAYS: dict[str, tuple[Status, str | None, Step]] = {
     "rolled_back": (Status.ROLLED_BACK, "failed", StoreDriver.roll_back),
     "not_rolled_back": (Status.ROLLBACK_FAILED, "running", StoreDriver.fail_rollback),
 }
+CASES = [pytest.param(status, way, id=f"{status}-{way}") for way, (status, _, _) in WAYS.items()]
 
 
 async def walk(driver: StoreDriver, way: str) -> Task:

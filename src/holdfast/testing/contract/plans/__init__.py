@@ -21,13 +21,7 @@ from holdfast.testing.contract.records import RecordContract
 __all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
 
 
-class PlanStoreContract(
-    RecordContract,
-    PlanWriting,
-    PlanFollowing,
-    PlanLeasing,
-    PlanReads,
-):
+class PlanStoreContract(RecordContract, PlanWriting, PlanFollowing, PlanLeasing, PlanReads):
     """Derive a test class from it and implement ``open``."""
 
     @property

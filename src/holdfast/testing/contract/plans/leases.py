@@ -8,10 +8,7 @@ from msgspec.structs import replace
 from holdfast.domain.plan.plan import Plan, PlanNext, PlanStatus
 from holdfast.ports import Topic
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.plan_driver import (
-    ADMITTED,
-    lease_id,
-)
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, lease_id
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
 from holdfast.testing.contract.tasks.signals import expect_signal
 

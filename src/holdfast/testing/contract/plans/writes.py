@@ -26,12 +26,7 @@ from holdfast.domain.plan.plan import (
     TenantConflict,
 )
 from holdfast.testing.contract.base import Contract
-from holdfast.testing.contract.drivers.plan_driver import (
-    ADMITTED,
-    COMPLETED,
-    FAILED,
-    tasks_of,
-)
+from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, FAILED, tasks_of
 
 
 class PlanWriting(Contract):

@@ -188,8 +188,7 @@ class Applying(Contract):
         assert outcome == Stale(None)
 
     async def test_each_element_of_a_batch_is_judged_alone(self) -> None:
-        await self.driver.submit_many(3)
-        one, two, three = [claimed.task for claimed in await self.driver.claim()]
+        one, two, three = await self.driver.start_many(3)
         batch = [await self.driver.done(task) for task in (one, two, three)]
         batch[1] = replace(batch[1], lease="lost")
         outcomes = await self.store.tasks.apply(batch)

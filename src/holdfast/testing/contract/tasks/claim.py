@@ -175,7 +175,7 @@ class Claiming(Contract):
     async def test_concurrent_claimers_get_each_task_once(self) -> None:
         ids = await self.driver.submit_many(60)
         claims = await asyncio.gather(
-            *(self.driver.claim_ids(f"w-{n}", limit=4) for n in range(20)),
+            *(self.driver.claim_ids(f"w-{n}", limit=4) for n in range(20))
         )
         got = [task_id for claim in claims for task_id in claim]
         assert sorted(got) == ids

@@ -36,8 +36,7 @@ class DueTimes(Contract):
         assert await self.driver.claim_ids() == [task.id]
 
     async def test_what_is_due_earlier_comes_back_earlier(self) -> None:
-        await self.driver.submit_many(3)
-        first, second, third = [claimed.task for claimed in await self.driver.claim()]
+        first, second, third = await self.driver.start_many(3)
         await self.driver.fail(first, retry_seconds=30)
         await self.driver.fail(second, retry_seconds=10)
         await self.driver.fail(third, retry_seconds=20)
@@ -46,9 +45,8 @@ class DueTimes(Contract):
         assert await self.driver.claim_ids() == [second.id, third.id, first.id]
 
     async def test_no_more_than_the_limit_comes_back_in_one_step(self) -> None:
-        await self.driver.submit_many(3)
-        for claimed in await self.driver.claim():
-            await self.driver.fail(claimed.task, retry_seconds=10)
+        for task in await self.driver.start_many(3):
+            await self.driver.fail(task, retry_seconds=10)
         self.clock.advance(10)
         assert await self.store.tasks.promote(limit=2) == Due(count=2, next_seconds=0)
         assert await self.store.tasks.promote(limit=2) == Due(count=1, next_seconds=None)
@@ -59,9 +57,8 @@ class DueTimes(Contract):
         assert await self.driver.promote_after(10) == Due(count=1, next_seconds=30)
 
     async def test_many_schedulers_bring_a_task_back_once(self) -> None:
-        await self.driver.submit_many(10)
-        for claimed in await self.driver.claim():
-            await self.driver.fail(claimed.task, retry_seconds=10)
+        for task in await self.driver.start_many(10):
+            await self.driver.fail(task, retry_seconds=10)
         self.clock.advance(10)
         answers = await asyncio.gather(*(self.store.tasks.promote(limit=4) for _ in range(8)))
         assert sum(answer.count for answer in answers) == 10
@@ -110,5 +107,4 @@ class DueTimes(Contract):
     async def test_a_jump_of_the_wall_clock_forgets_no_worker(self) -> None:
         await self.driver.renew()
         self.clock.jump(A_YEAR)
-        pruned = await self.driver.prune(Kept.WORKERS, older_than_seconds=60, limit=10)
-        assert pruned == 0
+        assert await self.driver.prune(Kept.WORKERS, older_than_seconds=60, limit=10) == 0

@@ -217,8 +217,7 @@ class FollowUpTasks(Contract):
         new = self.driver.follower(None, "new", tenant="t", key="l")
         await self.driver.commit(replace(transition, follows=(same, new)))
         assert await follower_ids(self.driver) == sorted([new.task.id, first.task.id], reverse=True)
-        again = self.driver.submission(tenant="t", key="l")
-        assert await self.driver.insert(again) == [Existing(new.task.id)]
+        assert await self.driver.insert_new(tenant="t", key="l") == Existing(new.task.id)
 
     async def test_without_what_could_not_be_read_back_nothing_is_written(self) -> None:
         transition = with_follower(self.driver, await completes(self.driver))
@@ -233,8 +232,7 @@ class FollowUpTasks(Contract):
         await self.driver.commit(transition)
 
     async def test_a_batch_leaves_its_followers_in_its_order(self) -> None:
-        await self.driver.submit_many(30, stages=("only",))
-        tasks = [claimed.task for claimed in await self.driver.claim()]
+        tasks = await self.driver.start_many(30, stages=("only",))
         batch = [replace(await self.driver.done(task), follows=self._three(task)) for task in tasks]
         outcomes = await self.store.tasks.apply(batch)
         assert [type(outcome) for outcome in outcomes] == [Applied] * 30
@@ -257,8 +255,7 @@ class FollowUpTasks(Contract):
             last[part] = task.order
 
     async def test_of_a_batch_only_what_was_written_is_followed(self) -> None:
-        await self.driver.submit_many(2, stages=("only",))
-        one, two = [claimed.task for claimed in await self.driver.claim()]
+        one, two = await self.driver.start_many(2, stages=("only",))
         late = replace(await self.driver.done(one), follows=(self.driver.follower(one, "late"),))
         good = replace(await self.driver.done(two), follows=(self.driver.follower(two, "good"),))
         await self.driver.ask(Command.PAUSE, one)

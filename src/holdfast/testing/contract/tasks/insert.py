@@ -17,6 +17,19 @@ from holdfast.ports import Kept
 from holdfast.testing.contract.base import Contract
 
 A_DAY = 86_400.0
+SUBMITTED: dict[str, Any] = {
+    "tenant": "t-ä",
+    "queue": "slow",
+    "key": "k/1",
+    "trace_id": "trace",
+    "user": {"name": "Zoë", "roles": ["a", {"b": [1, 2.5, None, True]}]},
+    "callback": "https://example.com/told?of=é",
+    "effects": "k-abcdefghijklmnopqrstuvwxyz",
+    "workflow": True,
+    "hold": True,
+    "keep_seconds": 12.5,
+    "retry_max": 7,
+}
 
 
 class Inserting(Contract):
@@ -35,19 +48,9 @@ class Inserting(Contract):
             kind=FailureKind.TIMEOUT, error="E", message="é\n\0", stage="s", attempt=2, at=1.25
         )
         submission = self.driver.submission(
-            tenant="t-ä",
+            **SUBMITTED,
             plan="p-1",
-            queue="slow",
-            key="k/1",
-            trace_id="trace",
-            user={"name": "Zoë", "roles": ["a", {"b": [1, 2.5, None, True]}]},
-            callback="https://example.com/told?of=é",
-            effects="k-abcdefghijklmnopqrstuvwxyz",
             stages=("only",),
-            workflow=True,
-            hold=True,
-            keep_seconds=12.5,
-            retry_max=7,
             run=2,
             epoch=3,
             last_completed=0,
@@ -68,26 +71,13 @@ class Inserting(Contract):
             assert getattr(task, field) == getattr(submission.task, field), field
 
     async def test_all_that_a_task_was_submitted_with_is_handed_out(self) -> None:
-        told: dict[str, Any] = {
-            "tenant": "t",
-            "queue": "slow",
-            "key": "k",
-            "trace_id": "trace",
-            "user": {"name": "Zoë"},
-            "callback": "https://example.com/",
-            "effects": "k-abcdefghijklmnopqrstuvwxyz",
-            "workflow": True,
-            "hold": True,
-            "keep_seconds": 12.5,
-            "retry_max": 7,
-        }
-        first = await self.driver.start(**told)
+        first = await self.driver.start(**SUBMITTED)
         await self.store.tasks.expire(limit=10, count_crashes=True)
         self.clock.advance(1000)
         await self.store.tasks.expire(limit=10, count_crashes=True)
         again = await self.driver.take(queues=("slow",))
         for task in (first, again):
-            assert {name: getattr(task, name) for name in told} == told
+            assert {name: getattr(task, name) for name in SUBMITTED} == SUBMITTED
 
     async def test_a_held_task_is_not_handed_out_before_its_release(self) -> None:
         task = await self.driver.submit(held=True, tenant="t")
@@ -165,8 +155,7 @@ class Inserting(Contract):
 
     async def test_a_submission_refused_by_a_full_queue_does_not_use_up_its_key(self) -> None:
         assert await self.driver.insert_new(key="k", depth_limit=0) == Full("default")
-        second = self.driver.submission(key="k", payload="other")
-        assert await self.driver.insert(second) == [Inserted(second.task.id)]
+        await self.driver.submit(key="k", payload="other")
 
     @pytest.mark.parametrize(
         ("field", "value"),
@@ -202,14 +191,12 @@ class Inserting(Contract):
 
     async def test_a_key_with_another_type_is_a_conflict(self) -> None:
         first = await self.driver.submit(key="k")
-        other = self.driver.submission(key="k", type="test.other")
-        assert await self.driver.insert(other) == [Conflict(first.id)]
+        assert await self.driver.insert_new(key="k", type="test.other") == Conflict(first.id)
 
     async def test_tenants_do_not_share_keys(self) -> None:
         batch = [self.driver.submission(key="k", tenant=t) for t in ("a", "b", None)]
         assert await self.driver.insert(*batch) == [Inserted(s.task.id) for s in batch]
-        again = self.driver.submission(key="k", tenant="b")
-        assert await self.driver.insert(again) == [Existing(batch[1].task.id)]
+        assert await self.driver.insert_new(key="k", tenant="b") == Existing(batch[1].task.id)
 
     async def test_tasks_without_a_key_never_collide(self) -> None:
         batch = [self.driver.submission(tenant="t", payload=1) for _ in range(3)]
@@ -236,16 +223,13 @@ class Inserting(Contract):
     async def test_a_key_is_free_a_while_after_its_task_has_gone(self) -> None:
         await self.driver.run(key="k", keep_seconds=0)
         self.clock.advance(A_DAY + 1)
-        second = self.driver.submission(key="k", payload=2)
-        assert await self.driver.insert(second) == [Inserted(second.task.id)]
+        await self.driver.submit(key="k", payload=2)
 
     async def test_a_key_is_free_when_its_tombstone_was_cleaned_up(self) -> None:
         await self.driver.run(key="k", keep_seconds=0)
         self.clock.advance(A_DAY + 1)
-        pruned = await self.driver.prune(Kept.TOMBSTONES, limit=10)
-        assert pruned == 1
-        second = self.driver.submission(key="k", payload=2)
-        assert await self.driver.insert(second) == [Inserted(second.task.id)]
+        assert await self.driver.prune(Kept.TOMBSTONES, limit=10) == 1
+        await self.driver.submit(key="k", payload=2)
 
     async def test_cleaning_up_an_old_tombstone_leaves_the_key_with_its_new_owner(self) -> None:
         await self.driver.run(key="k", keep_seconds=0)

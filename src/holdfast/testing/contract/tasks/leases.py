@@ -34,8 +34,7 @@ class Leasing(Contract):
         assert (await self.driver.finish_stage(task)).last_completed == 0
 
     async def test_each_renewal_of_a_batch_is_answered_alone(self) -> None:
-        await self.driver.submit_many(3)
-        one, two, three = [claimed.task for claimed in await self.driver.claim()]
+        one, two, three = await self.driver.start_many(3)
         await self.driver.complete(two)
         assert await self.driver.renew(one, two, three) == [True, False, True]
 
@@ -44,10 +43,7 @@ class Leasing(Contract):
             Renewal(task_id="unknown", lease_id="x"),
             Renewal(task_id=task.id, lease_id="another"),
         ]
-        assert list(await self.store.tasks.renew(beat(), batch, lease_seconds=30)) == [
-            False,
-            False,
-        ]
+        assert list(await self.store.tasks.renew(beat(), batch, lease_seconds=30)) == [False, False]
 
     async def test_a_lease_that_was_given_back_is_not_renewed(self, task: Task) -> None:
         await self.driver.give_back(task)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.domain.task import decide
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.placement import Place
-from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import FailureKind, Task
 from holdfast.ports import Filter, OutageGroup
@@ -20,25 +18,12 @@ A_DAY = 86_400.0
 
 async def outage(driver: StoreDriver, task: Task, *, limit_seconds: float = A_DAY) -> Task:
     """Let the stage or the undo meet an outage."""
-    failed = driver.failure(task, retry_seconds=10.0, error=ERROR)
-    failed = decide.Failed(
-        failure=failed.failure,
-        started_at=failed.started_at,
-        retry_seconds=failed.retry_seconds,
-        outage_seconds=limit_seconds,
-    )
-    now = driver.clock.now()
-    if task.status is Status.ROLLING_BACK:
-        return await driver.commit(decide.undo_failed(task, failed, Retry(), now=now))
-    found = await driver.store.views.checkpoint(task.id)
-    return await driver.commit(
-        decide.stage_failed(task, failed, Retry(), checkpoint=found, now=now)
-    )
+    fail = driver.fail_undo if task.status is Status.ROLLING_BACK else driver.fail
+    return await fail(task, retry_seconds=10.0, error=ERROR, outage_seconds=limit_seconds)
 
 
 async def again(driver: StoreDriver) -> Task:
-    driver.clock.advance(10)
-    await driver.store.tasks.promote(limit=10)
+    await driver.promote_after(10)
     return await driver.take()
 
 

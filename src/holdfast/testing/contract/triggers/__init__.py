@@ -24,19 +24,10 @@ from holdfast.testing.contract.triggers.changes import Firing, FiringInOneStep
 from holdfast.testing.contract.triggers.leases import TriggerLeasing
 from holdfast.testing.contract.triggers.saves import TriggerSaving
 
-__all__ = [
-    "DurableTriggerStoreContract",
-    "SeparateTriggerStoreContract",
-    "TriggerStoreContract",
-]
+__all__ = ["DurableTriggerStoreContract", "SeparateTriggerStoreContract", "TriggerStoreContract"]
 
 
-class SeparateTriggerStoreContract(
-    RecordContract,
-    TriggerSaving,
-    TriggerLeasing,
-    Firing,
-):
+class SeparateTriggerStoreContract(RecordContract, TriggerSaving, TriggerLeasing, Firing):
     """The suite of a store of triggers whose tasks are kept elsewhere."""
 
     @property

@@ -9,7 +9,6 @@ import pytest
 from holdfast.domain.trigger.trigger import LEASE, PENDING, Trigger, TriggerStatus
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
-from holdfast.testing.contract.drivers.trigger_driver import ids_of
 
 RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
@@ -181,7 +180,7 @@ class TriggerLeasing(Contract):
         trigger = await self.triggers.save_due()
         asked = (self.triggers.port.acquire_lease(trigger.id, f"s-{n}") for n in range(8))
         answers = [found for found in await asyncio.gather(*asked) if found is not None]
-        assert ids_of(answers) == [trigger.id]
+        assert [answer.id for answer in answers] == [trigger.id]
         assert await self.triggers.load(trigger) == answers[0]
 
     async def test_many_lapsed_leases_are_taken_over_once_each(self) -> None:

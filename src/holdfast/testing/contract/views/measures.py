@@ -195,12 +195,14 @@ class Measures(Contract):
         return sorted(task.id for task in tasks)
 
     async def groups(self, limit: int = 100) -> list[tuple[str, int, str]]:
-        """The error of each, how many, and the newest."""
-        found = await self.store.views.error_groups(limit=limit)
-        for group in found:
-            assert group.newest.failure is not None
-            assert group.newest.failure.fingerprint == group.fingerprint
-        return [(error_of(group), group.count, group.newest.id) for group in found]
+        """Return the error of each group, how many tasks it has, and the newest of them."""
+        groups = []
+        for group in await self.store.views.error_groups(limit=limit):
+            failure = group.newest.failure
+            assert failure is not None
+            assert failure.fingerprint == group.fingerprint
+            groups.append((failure.error, group.count, group.newest.id))
+        return groups
 
     async def test_where_nothing_is_suspended_there_are_no_groups(self) -> None:
         await self.driver.run()
@@ -330,8 +332,3 @@ class Measures(Contract):
         assert await late(self.driver) == {}
         self.clock.advance(LEASE_SECONDS + 2)
         assert await late(self.driver) == {Awaited.PLAN: 2}, "its driver is gone"
-
-
-def error_of(group: ErrorGroup) -> str:
-    assert group.newest.failure is not None
-    return group.newest.failure.error

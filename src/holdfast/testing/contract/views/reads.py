@@ -14,9 +14,27 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Moves, Peek
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, beat
+from holdfast.testing.contract.drivers.ways import CASES, walk
 
 
 class TaskReads(Contract):
+    # The index by status follows every move, whoever makes it (P5).
+
+    @pytest.mark.parametrize(("status", "way"), CASES)
+    async def test_a_task_is_seen_in_the_status_of_its_last_move_and_in_no_other(
+        self, status: Status, way: str
+    ) -> None:
+        task = await walk(self.driver, way)
+        assert task.status is status
+        assert await self.driver.load(task.id) == task
+        for other in Status:
+            page = await self.store.views.find(Filter(statuses=(other,)), limit=10)
+            assert page.tasks == ((task,) if other is status else ()), other
+        counted = (await self.store.views.stats()).by_status
+        assert {present: number for present, number in counted.items() if number} == {status: 1}
+        peek = await self.driver.peek(task)
+        assert peek.status is status
+
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
     async def test_pages_hold_every_task_once_newest_first(self, limit: int) -> None:
         ids = await self.driver.submit_many(7)

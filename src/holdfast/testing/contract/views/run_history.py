@@ -39,9 +39,7 @@ class RunHistory(Contract):
     @pytest.mark.parametrize("stages", [("one",), ("one", "two")], ids=["task", "workflow"])
     @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
     async def test_a_settled_record_says_who_ran_it_and_has_neither_lease_nor_progress(
-        self,
-        way: Callable[[StoreDriver, Task], Awaitable[Task]],
-        stages: tuple[str, ...],
+        self, way: Callable[[StoreDriver, Task], Awaitable[Task]], stages: tuple[str, ...]
     ) -> None:
         task = await self.driver.start(worker="w-1", tenant="t", stages=stages)
         assert task.ran_by is None
