@@ -65,7 +65,7 @@ class RecordContract(Contract):
     async def test_told_to_it_goes_before_its_time_is_over(self) -> None:
         for _ in range(2):
             await self.records.create_settled(keep_seconds=A_YEAR)
-        kept = await self.records.create_unsettled()
+        kept = await self.records.start()
         self.clock.advance(60)
         assert await self.records.prune(older_than_seconds=100, ignore_keep=True) == 0
         assert await self.records.prune(older_than_seconds=10) == 0

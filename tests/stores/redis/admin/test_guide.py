@@ -100,7 +100,7 @@ async def live_in_time(bench: Bench) -> None:
     triggers = TriggerDriver(bench.store, bench.clock, bench.driver)
     plans = PlanStoreDriver(bench.store, bench.clock)
     await triggers.fire(await triggers.start())
-    await triggers.end(await triggers.save_due())
+    await triggers.settle(await triggers.save_due())
     await triggers.start(declared=True)
     await plans.create_settled()
     await plans.drive(await plans.start(), moves={0: ADMITTED})

@@ -157,7 +157,7 @@ async def schedule(driver: StoreDriver) -> None:
     plans = PlanStoreDriver(driver.store, driver.clock)
     await triggers.fire(await triggers.start(name="a"))
     await driver.complete(await driver.take())
-    await triggers.end(await triggers.save("b"))
+    await triggers.settle(await triggers.save("b"))
     await triggers.save_due("c")
     assert await triggers.due() == await triggers.claim_ids() == ["c"]
     assert await triggers.all_ids(limit=1) == ["a", "b", "c"]

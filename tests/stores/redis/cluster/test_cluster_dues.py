@@ -162,7 +162,7 @@ async def test_of_many_who_look_at_once_one_gets_each(both: Both) -> None:
 
 async def test_what_has_ended_is_pruned_in_every_partition(both: Both) -> None:
     for name in NAMES:
-        await both.triggers.end(await both.triggers.save(name, keep_seconds=1))
+        await both.triggers.settle(await both.triggers.save(name, keep_seconds=1))
         plan = await both.plans.start(name=name, keep_seconds=1)
         plan = await both.plans.drive(plan, moves={0: ADMITTED})
         await both.plans.drive(plan, status=PlanStatus.COMPLETED)

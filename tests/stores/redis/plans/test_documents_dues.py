@@ -120,7 +120,7 @@ async def test_a_lease_is_a_key_with_its_owner_for_as_long_as_it_lasts(
 
 async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerDriver) -> None:
     await triggers.save("waits", due_in=366 * DAY)
-    await triggers.end(await triggers.save("ended"))
+    await triggers.settle(await triggers.save("ended"))
     assert [bench.ask("TTL", f"trigger:{name}") for name in ("waits", "ended")] == [FOREVER] * 2
     await DocumentedTriggers(bench.store).remove("waits")
     await DocumentedTriggers(bench.store).remove("ended")

@@ -225,7 +225,7 @@ DAMAGE: dict[str, Callable[[Dues], object]] = {
 async def stocked(bench: Dues) -> Dues:
     await bench.triggers.save("waits", due_in=63.25)
     await bench.triggers.take(await bench.triggers.save("leased", declared=True))
-    await bench.triggers.end(await bench.triggers.save("ended"))
+    await bench.triggers.settle(await bench.triggers.save("ended"))
     plan = await bench.plans.start(name="settled")
     await bench.plans.drive(plan, status=PlanStatus.COMPLETED)
     plan = await bench.plans.start(name="driven")
@@ -289,7 +289,7 @@ async def test_with_the_memory_full_what_adds_is_refused_and_what_ends_gets_thro
         assert await triggers.tasks() == []
         put_off = triggers.change(held["fires"], fire_time=held["fires"].fire_time)
         assert isinstance(await triggers.apply(put_off), Changed)
-        await triggers.end(held["ends"])
+        await triggers.settle(held["ends"])
         assert await plans.renew(plan) is True
         plan = await plans.drive(plan, moves={0: ADMITTED})
         await plans.drive(plan, moves={0: COMPLETED}, status=PlanStatus.COMPLETED)

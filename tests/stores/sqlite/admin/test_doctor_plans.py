@@ -37,7 +37,7 @@ async def store(path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
             TriggerDriver(store, clock, StoreDriver(store, clock)),
             PlanStoreDriver(store, clock),
         )
-        await triggers.end(await triggers.save("ended", tenant="t"))
+        await triggers.settle(await triggers.save("ended", tenant="t"))
         await triggers.take(await triggers.save("leased"))
         await triggers.save_due("waits", tenant="t")
         await plans.create_settled(name="settled")

@@ -82,11 +82,8 @@ class PlanStoreDriver(RecordDriver[Plan]):
     async def create_due(self, seconds: float) -> Plan:
         return await self.ready(delay_seconds=seconds)
 
-    async def create_unsettled(self, **fields: Any) -> Plan:
-        return await self.start(**fields)
-
-    async def settle(self, record: Plan) -> Plan:
-        return await self.drive(record, status=PlanStatus.COMPLETED)
+    async def settle(self, record: Plan, **fields: Any) -> Plan:
+        return await self.drive(record, status=PlanStatus.COMPLETED, **fields)
 
     # -- hold
 

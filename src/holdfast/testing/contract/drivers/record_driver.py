@@ -34,11 +34,11 @@ class RecordDriver(ABC, Generic[Record]):
         return next(self._numbers)
 
     @abstractmethod
-    async def create_unsettled(self, **fields: Any) -> Record:
-        """Create a record that has not ended, and that ``settle`` may end."""
+    async def start(self, owner: str = "", **fields: Any) -> Record:
+        """Create a record that is due, and claim it."""
 
     @abstractmethod
-    async def settle(self, record: Record) -> Record:
+    async def settle(self, record: Record, **fields: Any) -> Record:
         """End the record."""
 
     @abstractmethod
@@ -50,12 +50,12 @@ class RecordDriver(ABC, Generic[Record]):
         """Return the ids of all records, page by page."""
 
     async def settle_after(self, seconds: float, **fields: Any) -> Record:
-        record = await self.create_unsettled(**fields)
+        record = await self.start(**fields)
         self.clock.advance(seconds)
         return await self.settle(record)
 
     async def create_settled(self, **fields: Any) -> Record:
-        return await self.settle(await self.create_unsettled(**fields))
+        return await self.settle(await self.start(**fields))
 
     @abstractmethod
     async def claim(self, owner: str = "", **options: Any) -> DueRecords[Record]:

@@ -67,12 +67,6 @@ class TriggerDriver(RecordDriver[Trigger]):
     async def create_due(self, seconds: float) -> Trigger:
         return await self.save(due_in=seconds)
 
-    async def create_unsettled(self, **fields: Any) -> Trigger:
-        return await self.save(**fields)
-
-    async def settle(self, record: Trigger) -> Trigger:
-        return await self.end(record)
-
     # -- lease
 
     async def start(self, owner: str = "s-1", **fields: Any) -> Trigger:
@@ -150,8 +144,8 @@ class TriggerDriver(RecordDriver[Trigger]):
     async def fire(self, trigger: Trigger) -> Changed:
         return await self.commit(self.decide_fire(trigger))
 
-    async def end(self, trigger: Trigger, **fields: Any) -> Trigger:
-        return (await self.commit(self.decide_end(trigger, **fields))).trigger
+    async def settle(self, record: Trigger, **fields: Any) -> Trigger:
+        return (await self.commit(self.decide_end(record, **fields))).trigger
 
     async def expect_untouched(
         self, change: TriggerChange, *, depth_limit: int = NO_LIMIT

@@ -204,7 +204,7 @@ class TriggerLeasing(Contract):
             await self.triggers.take(await self.triggers.save()) for _ in range(3)
         ]
         await self.triggers.port.remove(gone.id)
-        await self.triggers.end(ended)
+        await self.triggers.settle(ended)
         await self.triggers.commit(self.triggers.change(paused, status=TriggerStatus.PAUSED))
         assert await self.triggers.next_seconds() is None
         self.clock.advance(1_000)

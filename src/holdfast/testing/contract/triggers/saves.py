@@ -159,7 +159,7 @@ class TriggerSaving(Contract):
         saved = await self.triggers.save("nightly")
         change = self.triggers.decide_fire(self.triggers.build("nightly", target="other.work"))
         assert await self.triggers.expect_stale(change) == saved
-        ended = await self.triggers.end(saved)
+        ended = await self.triggers.settle(saved)
         assert await self.triggers.expect_stale(change) == ended
 
     async def test_a_creation_sent_again_is_answered_as_it_was(self) -> None:
@@ -260,7 +260,7 @@ class TriggerSaving(Contract):
             assert await self.triggers.all_ids(declared=True, limit=limit) == ids
         assert await self.triggers.all_ids(declared=True, tenant="t") == [saved["b"].id]
         await self.triggers.take(saved["b"])
-        await self.triggers.end(saved["d"])
+        await self.triggers.settle(saved["d"])
         wanted = (TriggerStatus.PROCESSING,)
         assert await self.triggers.all_ids(declared=True, statuses=wanted) == [saved["b"].id]
         assert await self.triggers.all_ids(declared=True) == ids
@@ -296,7 +296,7 @@ class TriggerSaving(Contract):
         leased = await self.triggers.take(trigger)
         assert await self.triggers.all_ids(statuses=(TriggerStatus.PENDING,)) == []
         assert await self.triggers.all_ids(statuses=(leased.status,)) == [trigger.id]
-        await self.triggers.end(leased)
+        await self.triggers.settle(leased)
         assert await self.triggers.all_ids(statuses=(leased.status,)) == []
         assert await self.triggers.all_ids(statuses=(TriggerStatus.COMPLETED,)) == [trigger.id]
 
@@ -317,7 +317,7 @@ class TriggerSaving(Contract):
             await self.triggers.port.find_all_pending(cursor=cursor)
 
     async def test_an_ended_trigger_goes_when_its_time_is_over(self) -> None:
-        trigger = await self.triggers.end(await self.triggers.save(keep_seconds=100))
+        trigger = await self.triggers.create_settled(keep_seconds=100)
         self.clock.advance(99)
         assert await self.triggers.prune() == 0
         assert await self.triggers.load(trigger) == trigger
@@ -338,7 +338,7 @@ class TriggerSaving(Contract):
         assert [await self.triggers.load(trigger) for trigger in saved] == saved
 
     async def test_a_trigger_saved_again_after_its_end_is_not_trimmed(self) -> None:
-        await self.triggers.end(await self.triggers.save("nightly", keep_seconds=1))
+        await self.triggers.settle(await self.triggers.save("nightly", keep_seconds=1))
         again = await self.triggers.save("nightly", keep_seconds=1, due_in=2 * A_YEAR)
         self.clock.advance(A_YEAR)
         assert await self.triggers.prune() == 0
