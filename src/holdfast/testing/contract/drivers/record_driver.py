@@ -11,7 +11,7 @@ from holdfast.domain.plan.plan import Plan
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Kept, Store
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import ASKER
+from holdfast.testing.contract.drivers.store_driver import build_audit
 
 A_YEAR = 366 * 86_400.0
 
@@ -76,14 +76,7 @@ class RecordDriver(ABC, Generic[Record]):
         return due.next_seconds
 
     def audit(self, record: Record, command: str) -> Audit:
-        return Audit(
-            task_id=record.id,
-            command=command,
-            by=ASKER,
-            at=self.clock.now(),
-            before=record.status,
-            after="PAUSED",
-        )
+        return build_audit(self.clock, record.id, command, before=record.status, after="PAUSED")
 
     async def prune(self, **terms: Any) -> int:
         defaults = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.audit import Audit
 from holdfast.domain.task import decide, operate
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.crashes import SUSPECT_FROM, position
@@ -131,22 +132,14 @@ class StoreDriver:
 
     # -- claim and hold
 
-    async def claim(
-        self,
-        worker: str = "w-1",
-        *,
-        request: str | None = None,
-        queues: Sequence[str] = ("default",),
-        limit: int = 100,
-        lease_seconds: float = LEASE_SECONDS,
-    ) -> Sequence[Claimed]:
-        return await self.store.tasks.claim(
-            worker,
-            request=request or f"claim-{next(self._numbers)}",
-            queues=queues,
-            limit=limit,
-            lease_seconds=lease_seconds,
-        )
+    async def claim(self, worker: str = "w-1", **options: Any) -> Sequence[Claimed]:
+        defaults: dict[str, Any] = {
+            "request": f"claim-{next(self._numbers)}",
+            "queues": ("default",),
+            "limit": 100,
+            "lease_seconds": LEASE_SECONDS,
+        }
+        return await self.store.tasks.claim(worker, **(defaults | options))
 
     async def claim_ids(self, worker: str = "w-1", **options: Any) -> list[str]:
         return [claimed.task.id for claimed in await self.claim(worker, **options)]
@@ -326,15 +319,9 @@ class StoreDriver:
         return await self.commit(decide.boundary(requested, now=self.clock.now()))
 
     async def give_back(self, task: Task, *, delay_seconds: float = 0.0) -> Task:
-        return await self.commit(
-            decide.give_back(
-                task,
-                "stopping",
-                now=self.clock.now(),
-                interrupted=False,
-                delay_seconds=delay_seconds,
-            )
-        )
+        now = self.clock.now()
+        terms: dict[str, Any] = {"interrupted": False, "delay_seconds": delay_seconds}
+        return await self.commit(decide.give_back(task, "stopping", now=now, **terms))
 
     async def roll_back(self, task: Task) -> Task:
         """Ask for it, take it, undo every stage, finish."""
@@ -402,6 +389,11 @@ class StoreDriver:
     async def line(self, tenant: str, *, limit: int = 10) -> list[str]:
         (view,) = await self.store.views.tenants([tenant], line_limit=limit)
         return list(view.line)
+
+
+def build_audit(clock: ManualClock, about: str, command: str, *, before: str, after: str) -> Audit:
+    now = clock.now()
+    return Audit(task_id=about, command=command, by=ASKER, at=now, before=before, after=after)
 
 
 def beat(worker: str = "w-1", **fields: Any) -> Beat:

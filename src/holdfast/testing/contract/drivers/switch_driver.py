@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.domain.audit import Audit
 from holdfast.ports import Store, Switch, SwitchSetting
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract.drivers.store_driver import ASKER
+from holdfast.testing.contract.drivers.store_driver import build_audit
 
 KIND = {
     Switch.INTAKE: "queue",
@@ -23,14 +23,8 @@ class SwitchDriver:
 
     def audit(self, switch: Switch, name: str, *, on: bool) -> Audit:
         before, after = ("off", "on") if on else ("on", "off")
-        return Audit(
-            task_id=f"{KIND[switch]}:{name}",
-            command=f"{switch}-{after}",
-            by=ASKER,
-            at=self.clock.now(),
-            before=before,
-            after=after,
-        )
+        about, command = f"{KIND[switch]}:{name}", f"{switch}-{after}"
+        return build_audit(self.clock, about, command, before=before, after=after)
 
     async def set(self, switch: Switch, name: str, *, on: bool, until: float | None = None) -> bool:
         entry = self.audit(switch, name, on=on)
