@@ -38,7 +38,7 @@ class ManualTimer:
 
 
 class ManualClock:
-    """Implements the Clock port. May be read, and timers set, from any thread."""
+    """A Clock whose time a test moves; any thread may read it and set timers."""
 
     def __init__(self, *, now: float = START_NOW, steady: float = START_STEADY) -> None:
         self._now, self._steady = now, steady
@@ -54,8 +54,7 @@ class ManualClock:
         return self._steady
 
     def times(self) -> tuple[float, float]:
-        """Return the time for leases and due times, and that for everything else, as a server
-        would."""
+        """Return the time for leases and due times, and the wall clock's, as a server would."""
         return self._steady + self._offset_seconds, self._now
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> ManualTimer:
@@ -74,8 +73,7 @@ class ManualClock:
         self._move_to(end)
 
     async def elapse(self, by: float | str, *, turns: int = 20) -> None:
-        """Move the clock like ``advance``, but give turns to whoever a timer wakes before time goes
-        on."""
+        """Move the clock like ``advance``, but let what a timer wakes run before time goes on."""
         end = self._steady + seconds(by)
         await give_way(turns)
         while timer := self._next_until(end):
@@ -86,13 +84,13 @@ class ManualClock:
         await give_way(turns)
 
     def jump(self, by: float) -> None:
-        """The wall clock is set, forward or back; no time passes."""
+        """Set the wall clock forward or back; no time passes."""
         with self._lock:
             self._now += by
 
     @property
     def next_timer_seconds(self) -> float | None:
-        """Return how long until the next timer fires; None: none is set."""
+        """Return how long until the next timer fires, or None when none is set."""
         with self._lock:
             self._drop_cancelled()
             return self._timers[0].at - self._steady if self._timers else None

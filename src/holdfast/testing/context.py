@@ -1,4 +1,4 @@
-"""A Context for a plain call of a task or a stage."""
+"""A Context with which a test calls a task or a stage directly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.testing.clock import START_NOW
 
 
 class LoneContext(Context):
-    """A Context without an engine; ``reported`` is what the function said of its progress."""
+    """A Context without an engine; ``reported`` holds the progress that the function reported."""
 
     __slots__ = ("reported",)
 
@@ -31,12 +31,12 @@ def context(
     results: Mapping[Stage[Any, Any], Any] | None = None,
     now: float = START_NOW,
 ) -> LoneContext:
-    """``await send(context(tenant="t-001"), "to@example.org")``.
+    """Make a context: ``await send(context(tenant="t-001"), "to@example.org")``.
 
-    ``results`` are those of earlier stages: ``{snapshot: "s-1"}``.
+    ``results`` holds the results of earlier stages: ``{snapshot: "s-1"}``.
     """
     reported: list[Progress] = []
-    encoded = {one.name: one.result.encode(value) for one, value in (results or {}).items()}
+    encoded = {step.name: step.result.encode(value) for step, value in (results or {}).items()}
     made = LoneContext(
         task_id=task_id,
         tenant=tenant,

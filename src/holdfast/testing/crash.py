@@ -1,4 +1,4 @@
-"""A store on whose stage boundaries a worker can be made to die."""
+"""Crashes that a test plans: a worker dies at a boundary of a stage."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ When = Literal["before", "after", "commit"]
 
 @dataclass(slots=True, kw_only=True)
 class Crash:
-    """``before`` the stage's function is called, ``after`` it has returned and before its end is
-    written, or right behind the ``commit`` of it, before the worker hears that it was written."""
+    """A planned crash of a worker.
+
+    It happens ``before`` the stage's function is called, ``after`` the function has returned and
+    before its end is written, or right after the ``commit``, before the worker hears of it.
+    """
 
     stage: str
     when: When
@@ -32,7 +35,7 @@ class Crash:
             raise InvalidInput(f"when={self.when!r}: before, after or commit")
 
     def is_next(self, task: Task) -> bool:
-        """The task's next call is that of this stage."""
+        """Return whether the task calls this stage next."""
         if (task.status is Status.ROLLING_BACK) != self.undo:
             return False
         if self.undo:
@@ -47,7 +50,7 @@ class Crash:
         return not self.undo and stage is not None and stage.name == self.stage
 
     def is_before(self, transition: Transition) -> bool:
-        """Return whether the worker would go on with the stage behind this write."""
+        """Return whether the worker would call the stage right after this write."""
         goes_on = transition.stage is not None or any(
             isinstance(event, StageUndone) for event in transition.events
         )
@@ -55,7 +58,7 @@ class Crash:
 
 
 class CrashingTasks:
-    """The task part of a store: a planned crash kills the worker that calls."""
+    """The task part of a store in which a planned crash kills the worker that calls."""
 
     def __init__(self, tasks: TaskStore, kill: Callable[[str], None]) -> None:
         self._tasks, self._kill = tasks, kill
@@ -95,7 +98,7 @@ class CrashingTasks:
                     await self._die(lease.owner, crash)
 
     async def _die(self, worker: str, crash: Crash) -> None:
-        """Let the caller die: it gets no answer, ever."""
+        """Let the caller die: it never gets an answer."""
         crash.times -= 1
         self._kill(worker)
         grave = asyncio.get_running_loop().create_future()

@@ -17,8 +17,8 @@ async def test_a_failed_mail_is_sent_again_after_a_minute(holdfast_engine):
     await engine.advance("5m")                          # what falls due on the way runs
     assert await handle.result() == "sent"
 
-Who waits for a result runs the engine, too. The clock does not move for that: where only time
-would help, StillBusy says how far to advance.
+Waiting for a result runs the engine, too. The clock does not move meanwhile: when only time would
+help, StillBusy says how far to advance.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from holdfast.testing.crash import Crash, CrashingTasks, When
 
 T = TypeVar("T")
 
-TURNS = 50  # of the event loop: enough for several stages on the memory store
+TURNS = 50  # turns of the event loop, enough for several stages on the memory store
 ROUNDS_LIMIT = 1_000
 POLL_SECONDS = 0.001
-THREAD_POLLS = 1_000  # given to a plain function before the clock goes on: a second at least
+THREAD_POLLS = 1_000  # polls given to a plain function before the clock goes on, a second at least
 TICK_SECONDS = 0.5
-QUIET_TICKS = 12  # longer than a driver of plans waits between two looks
-PATIENCE_SECONDS = 2.0  # with who waits while nothing goes on
-BUSY_SECONDS = 60.0  # with who waits while something does
+QUIET_TICKS = 12  # longer than a driver of plans waits between two polls
+PATIENCE_SECONDS = 2.0  # how long a wait lasts while nothing goes on
+BUSY_SECONDS = 60.0  # how long a wait lasts while something goes on
 SWEEP = 500
 BUSY = (Place.READY, Place.LEASED)
 MOVING = (Status.PENDING, Status.RUNNING, Status.ROLLING_BACK)
@@ -69,10 +69,10 @@ class StillBusy(AssertionError):
 class Engine:
     """An app on a store in memory, with a worker of its own and a clock that stands still.
 
-    A store of your own must live by ``clock``. Nothing runs before the first `start`, `drain`,
-    `advance` or wait for a result; then one worker runs on the test's event loop. Who waits for
-    what cannot come by itself gets StillBusy after ``patience`` real seconds. (None: who waits
-    runs nothing, and waits as in production.)
+    A store of your own must take its time from ``clock``. Nothing runs before the first `start`,
+    `drain`, `advance` or wait for a result; then one worker runs on the test's event loop. A wait
+    for a result that cannot come by itself ends with StillBusy after ``patience`` real seconds.
+    With ``patience=None`` a wait runs nothing, and lasts as long as in production.
     """
 
     def __init__(
@@ -115,16 +115,16 @@ class Engine:
     ) -> None:
         """Let the worker die at this boundary of the stage (or of its undo), ``times`` times.
 
-        ``before``: its function has not been called. ``after``: it has returned, and nothing is
-        written. ``commit``: its end is written, and the worker has not heard so.
+        ``before``: the function has not been called. ``after``: it has returned, and nothing is
+        written. ``commit``: its end is written, and the worker has not heard of it.
         """
         declared = [self.app.registry.find(name) for name in self.app.registry.runnable_types()]
-        if not any(one is not None and one.stage(stage) for one in declared):
+        if not any(kind is not None and kind.stage(stage) for kind in declared):
             raise InvalidInput(f"no task has a stage named {stage!r}")
         self.crashing.crashes.append(Crash(stage=stage, when=when, undo=undo, times=times))
 
     async def start(self) -> Worker:
-        """A worker, if none lives."""
+        """Start a worker if none is alive, and return the one that is."""
         if self.worker is None:
             self._loop = asyncio.get_running_loop()
             queues = self._queues()
@@ -136,7 +136,7 @@ class Engine:
     async def drain(self, *, timeout: float = 60.0) -> None:
         """Run until nothing is ready or running. What is due later stays, until the clock moves.
 
-        ``timeout`` is in real seconds; past it StillBusy says what went on.
+        ``timeout`` is in real seconds; after it StillBusy says what is still running.
         """
         give_up_at = time.monotonic() + timeout
         with self._driving():
@@ -178,8 +178,8 @@ class Engine:
             await self._run_due()
 
     async def run_while(self, awaited: Awaitable[T], reason: Callable[[], Awaitable[str]]) -> T:
-        """Run while somebody waits for that. The clock stands still: where nothing goes on and
-        nobody moves the clock, StillBusy says the reason."""
+        """Run until the awaited value is there. The clock stands still: when nothing goes on and
+        nobody moves the clock, StillBusy gives the reason."""
         waiting = asyncio.ensure_future(awaited)
         give_up_at = time.monotonic() + BUSY_SECONDS
         idle_polls, patient_polls = 0, max(1, round(self._patience / POLL_SECONDS))
@@ -198,7 +198,7 @@ class Engine:
             waiting.cancel()
 
     def close(self) -> None:
-        """The worker is gone, the app is as it was."""
+        """Abandon the worker and leave the app as it was."""
         if self._loop is not None and not self._loop.is_closed():
             self.crashing.bury()
             if self.worker is not None:
@@ -206,7 +206,7 @@ class Engine:
         self.worker = None
         self._opened.close()
 
-    # -- workers that die
+    # -- dead workers
 
     def _kill(self, name: str) -> None:
         if self.worker is not None and self.worker.name == name:
@@ -216,7 +216,7 @@ class Engine:
             self.deaths += 1
 
     async def _take_over(self) -> None:
-        """A worker lives; what a dead one held is free again once its lease is over."""
+        """Keep a worker alive; the tasks of a dead one are free when their leases have lapsed."""
         if self.deaths > self._buried:
             self._buried = self.deaths
             await self._note_begun()
@@ -225,7 +225,7 @@ class Engine:
         await self.start()
 
     async def _note_begun(self) -> None:
-        """Note what a worker had begun after its death, as its supervisor would know it."""
+        """Renew once for a dead worker, so that the store knows which stages had begun."""
         beat, renewals = self._noted or (None, ())
         if beat is not None and renewals:
             await self.store.tasks.renew(beat, renewals, lease_seconds=self.app.settings.lease)
@@ -233,13 +233,13 @@ class Engine:
 
     def _queues(self) -> tuple[str, ...]:
         types = map(self.app.registry.find, self.app.registry.runnable_types())
-        declared = (one.queue for one in types if one is not None)
+        declared = (kind.queue for kind in types if kind is not None)
         return tuple(dict.fromkeys((*self.app.settings.queue_names, *declared)))
 
-    # -- coming to rest
+    # -- rest
 
     async def _run_due(self) -> float | None:
-        """Let run what is due, and what that makes due; how long until the next is."""
+        """Run what is due and what that makes due; return how long until the next task is."""
         for _ in range(ROUNDS_LIMIT):
             due = await self._promote()
             await self._settle()
@@ -248,7 +248,7 @@ class Engine:
         raise StillBusy("tasks fell due on and on while the clock stood still")
 
     async def _promote(self) -> Due:
-        """Set going what is due."""
+        """Make ready every task that is due."""
         count = 0
         while True:
             due = await self.store.tasks.promote(limit=SWEEP)
@@ -257,16 +257,16 @@ class Engine:
                 return Due(count=count, next_seconds=due.next_seconds)
 
     async def _until_trigger(self, within: float) -> float | None:
-        """Return how long until a trigger fires. One that is due and does not fire waits for
-        something else."""
+        """Return how long until a trigger fires; one that is due and does not fire waits for
+        something else than time."""
         now = self.clock.now()
         page = await self.store.triggers.find_all(due_by=now + within, limit=1)
-        times = [one.trigger_at for one in page.triggers if one.trigger_at is not None]
+        times = [t.trigger_at for t in page.triggers if t.trigger_at is not None]
         return next((at - now if at > now else TICK_SECONDS for at in times), None)
 
     async def _until_wave(self, within: float) -> float | None:
-        """Return how long until a plan has soaked. One that has, and does not go on, waits for
-        else."""
+        """Return how long until a plan has soaked; one that has soaked and does not go on waits
+        for something else than time."""
         now = self.clock.now()
         soaks = [soaks_seconds(plan, now) for plan in await self._plans()]
         return min((left for left in soaks if 0 < left <= within), default=None)
@@ -286,7 +286,7 @@ class Engine:
             before = now
 
     async def _plans(self) -> list[Plan]:
-        """The plans that somebody drives, or has to look at in time."""
+        """Return the plans that have a driver or need one later."""
         plans, cursor = list[Plan](), None
         for _ in range(ROUNDS_LIMIT):
             page = await self.store.plans.find(statuses=tuple(DRIVEN), limit=SWEEP, cursor=cursor)
@@ -321,9 +321,9 @@ class Engine:
         raise StillBusy("tasks went on and on while the clock stood still")
 
     async def _await_threads(self) -> None:
-        """Plain functions live in real time: each gets a little of it before the clock goes on.
+        """Give plain functions, which run in real time, a little of it before the clock goes on.
 
-        Counted in polls: a process that stood still has given its threads nothing.
+        The time is counted in polls: a process that stood still has given its threads nothing.
         """
         for _ in range(THREAD_POLLS):
             if not self._fresh_threads():
@@ -379,7 +379,7 @@ class EngineWaiters(Waiters):
             return f"its stage {task.at_stage} has not returned"
         if task.status is Status.PAUSED:
             return "it is paused, so call `await handle.resume()`"
-        return f"nothing runs it; `await engine.app.why({task.id!r})` says for what it waits"
+        return f"nothing runs it; `await engine.app.why({task.id!r})` says what it waits for"
 
     async def _plan_reason(self, plan_id: str) -> str:
         [plan] = await self._store.plans.load([plan_id])

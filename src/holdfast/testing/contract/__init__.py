@@ -3,11 +3,11 @@
     class TestRedis(StoreContract):
         open = open_redis
 
-where ``async def open_redis(self, clock)`` returns a store that is open, empty and tells the time
-by ``clock``. For a store that outlives the process derive from `DurableStoreContract`; there
+where ``async def open_redis(self, clock)`` returns a store that is open and empty and takes its
+time from ``clock``. For a store that outlives the process derive from `DurableStoreContract`; there
 ``open`` opens the same data each time that it is called within a test.
 
-What a store keeps beside its tasks has suites of its own: `holdfast.testing.contract.triggers` and
+Triggers and plans have suites of their own: `holdfast.testing.contract.triggers` and
 `holdfast.testing.contract.plans`.
 """
 
@@ -68,4 +68,4 @@ class StoreContract(
 
 
 class DurableStoreContract(StoreContract, Durability, OperatingDurability):
-    """The same, and that everything is there again after a restart."""
+    """The suite of a store whose data outlives the process."""

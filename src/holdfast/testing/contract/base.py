@@ -1,4 +1,4 @@
-"""The base of the contract: the hook to implement, a store to work on, and drivers for it."""
+"""The base of the contract: the hook to implement, and the drivers of the store under test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
 
 
 class Drivers:
-    """A store, its clock, and the drivers that play on its parts."""
+    """A store, its clock, and a driver for each of its parts."""
 
     clock: ManualClock
     store: Store
@@ -40,12 +40,12 @@ class Drivers:
 
 
 class Contract(Drivers, ABC):
-    # Not an autouse fixture: those of a derived class come first, so that ``open`` may need them.
+    # Not autouse: the autouse fixtures of a derived class come first, so ``open`` may need them.
     pytestmark: ClassVar = [pytest.mark.asyncio, pytest.mark.usefixtures("open_for_test")]
 
     @abstractmethod
     async def open(self, clock: Clock) -> Store:
-        """A store, open and empty, that tells the time by ``clock``. The suite closes it."""
+        """Return an open, empty store that takes its time from ``clock``; the suite closes it."""
 
     @pytest_asyncio.fixture
     async def open_for_test(self) -> AsyncIterator[None]:
@@ -86,7 +86,7 @@ class Contract(Drivers, ABC):
 
     @asynccontextmanager
     async def restart(self) -> AsyncIterator[Drivers]:
-        """Close the store before the same data is opened again."""
+        """Close the store, open the same data again, and at the end open the store once more."""
         await self.store.close()
         async with self.open_again() as again:
             yield again

@@ -1,4 +1,4 @@
-"""The contract for durable stores: all is there again, and several may have it open at once."""
+"""The contract of durable stores: data outlives a restart, and several may have it open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits: all that people did or were refused hangs together in one chain, each entry once."""
+"""Audits: one chain holds, each once, what people did and what they were refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 
 ALL = 1_000
-TENANTS = (None, "a", "b", "c", "d")  # a store in parts keeps them apart
+TENANTS = (
+    None,
+    "a",
+    "b",
+    "c",
+    "d",
+)  # partitions keep them apart
 
 
 async def seal_all(store: Store, *, limit: int = ALL) -> int:
-    """All that was loose; how many."""
+    """Seal all loose entries; return how many there were."""
     count = 0
     for _ in range(ALL):
         some = await store.admin.seal(limit=limit)
@@ -35,7 +41,7 @@ async def seal_all(store: Store, *, limit: int = ALL) -> int:
 
 
 async def read_chain(store: Store, *, limit: int = ALL) -> list[AuditLink]:
-    """The links that are kept, page by page, after all was sealed and hangs together."""
+    """Seal all, check that the chain is unbroken, and return its links, read page by page."""
     await seal_all(store)
     links: list[AuditLink] = []
     chain = await store.admin.chain(limit=limit)
@@ -52,7 +58,7 @@ async def read_chain(store: Store, *, limit: int = ALL) -> list[AuditLink]:
 
 
 async def cancel_one(driver: StoreDriver, tenant: str | None = None) -> str:
-    """One entry; of which task."""
+    """Add one entry by cancelling a new task; return the task's id."""
     driver.clock.advance(1)
     return (await driver.ask(Command.CANCEL, await driver.submit(tenant=tenant))).id
 
@@ -260,7 +266,7 @@ class AuditChain(Contract):
         ]
         assert seen == ids[::-1]
 
-    # The store's own links, changed by a hand that has no right to.
+    # Links of the store that somebody has tampered with.
 
     async def test_a_changed_entry_is_found(self) -> None:
         links = await build_chain(self.driver, 4)

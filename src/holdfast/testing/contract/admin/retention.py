@@ -1,4 +1,4 @@
-"""Retention: what has settled goes in its time; nothing unsettled is ever trimmed."""
+"""Retention: a settled task is deleted in its time, an unsettled one never."""
 
 from __future__ import annotations
 

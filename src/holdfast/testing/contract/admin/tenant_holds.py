@@ -1,4 +1,4 @@
-"""Holds of tenants: nothing of a held tenant is handed out, and nothing of it is lost."""
+"""Holds: a held tenant's tasks are not handed out, and none of them is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TenantHolds(Contract):
     async def test_nothing_of_a_held_tenant_is_handed_out(self) -> None:
         first = await self.driver.submit(tenant=T)
         await self.switches.off(HOLD, T)
-        second = await self.driver.submit(tenant=T)  # accepted, as ever
+        second = await self.driver.submit(tenant=T)  # accepted, as always
         assert await self.driver.claim_ids() == []
         assert await self.driver.claim_ids("w-2") == []
         view = await self.driver.tenant(T)

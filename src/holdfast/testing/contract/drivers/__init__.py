@@ -1,1 +1,1 @@
-"""Drivers play workers, operators, plan drivers and schedulers on a store, step by step."""
+"""Drivers act on a store as workers, operators, plan drivers and schedulers do, step by step."""

@@ -1,4 +1,4 @@
-"""The plan driver of the contract plays a driver of plans and a person, one step at a time."""
+"""The driver of plans acts as an instance that drives a plan and as a person, step by step."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PlanStoreDriver(RecordDriver[Plan]):
     async def ready(
         self, name: str | None = None, *, delay_seconds: float = 0.0, **fields: Any
     ) -> Plan:
-        """Created and sealed: somebody has to look at it."""
+        """Create a plan and seal it; it is due after the delay."""
         plan = await self.create(name, **fields)
         return await self.ask(plan, status=PlanStatus.READY, delay_seconds=delay_seconds)
 
@@ -101,7 +101,7 @@ class PlanStoreDriver(RecordDriver[Plan]):
     async def decide(
         self, plan: Plan, *, next: PlanNext | None = None, **options: Any
     ) -> PlanChange:
-        """Return a change by the plan's driver, who goes on unless it says otherwise."""
+        """Decide a change as the driver, which keeps its lease unless ``next`` says otherwise."""
         if next is None:
             ends = options.get("status", plan.status) in SETTLED
             next = PlanNext.SETTLED if ends else PlanNext.DRIVE
@@ -161,7 +161,7 @@ class PlanStoreDriver(RecordDriver[Plan]):
         return await self.commit(await self.request(plan, **options))
 
     async def expect_stale(self, change: PlanChange) -> Plan | None:
-        """The write must be answered STALE and leave no trace; the record as it is."""
+        """Expect the answer STALE and no trace of the write; return the present record."""
         before = await self.all_of(change.after.id)
         outcome: PlanOutcome = await self.port.apply(change)
         assert isinstance(outcome, PlanStale), f"{change.after.id}: {outcome}"

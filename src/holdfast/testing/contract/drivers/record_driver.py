@@ -1,4 +1,4 @@
-"""The record driver holds what the drivers of plans and of triggers have in common."""
+"""The base of the drivers of plans and of triggers."""
 
 from __future__ import annotations
 

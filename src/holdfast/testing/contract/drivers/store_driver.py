@@ -1,6 +1,6 @@
-"""The store driver plays a worker and an operator on a store, one step at a time.
+"""The store driver acts on a store as a worker and as an operator, one step at a time.
 
-Every move is decided by the domain and written through the port, as in production.
+The domain decides every transition, and the port writes it, as in production.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from holdfast.testing.clock import ManualClock
 
 STAGES = ("one", "two", "three")
 LEASE_SECONDS = 30.0
-FOLLOWERS = "followers"  # the queue of the tasks that follow from another
+FOLLOWERS = "followers"  # the queue of follow-up tasks
 NO_LIMIT = 1_000_000
-PATIENCE_SECONDS = 60.0  # by the machine's clock: what takes longer will never come
+PATIENCE_SECONDS = 60.0  # by the machine's clock: an answer that takes longer never comes
 ASKER = By(actor="ada", origin="contract", reason="because")
 
 OPERATE: Mapping[Command, Callable[..., Transition]] = {
@@ -62,7 +62,7 @@ OPERATE: Mapping[Command, Callable[..., Transition]] = {
     Command.ROLLBACK: operate.rollback,
     Command.DISCARD: operate.discard,
 }
-ASKED = {**OPERATE, Command.HOLD_BACK: operate.hold_back}  # by a plan, too
+ASKED = {**OPERATE, Command.HOLD_BACK: operate.hold_back}  # a plan holds back, too
 
 
 def patience() -> asyncio.Timeout:
@@ -96,7 +96,7 @@ class StoreDriver:
     def follower(
         self, of: Task | None, name: str = "follower", *, payload: object = None, **fields: Any
     ) -> Submission:
-        """One that lives where that task does. One of a tenant is at home with the tenant only."""
+        """Build a follow-up task in the partition of ``of``, or of its own tenant if it has one."""
         fields = {"queue": FOLLOWERS, "stages": ("tell",)} | fields
         submission = self.submission(payload=payload, id=name, **fields)
         if of is None or submission.task.tenant is not None:
@@ -162,7 +162,7 @@ class StoreDriver:
         return claimed.task
 
     async def begin(self, task: Task, *, alone: bool = False) -> None:
-        """Note that the stage of a task that is held has begun."""
+        """Report, with a renewal, that the task's stage has begun."""
         begun = position(task.last_completed, task.next_undo)
         noted = Progress(fraction=0.0, begun=begun, alone=alone)
         assert await self.renew(task, progress=noted) == [True]
@@ -201,7 +201,7 @@ class StoreDriver:
     # -- decide, as the holder
 
     async def done(self, task: Task, result: object = "ok", **data: object) -> Transition:
-        """The present stage has returned: the transition the executor makes of it."""
+        """Decide, as the executor does, that the present stage has returned."""
         now = self.clock.now()
         done = decide.Done(
             result=msgspec.json.encode(result), data=data, started_at=now, duration_seconds=1.5
@@ -266,7 +266,7 @@ class StoreDriver:
         return outcome.task
 
     async def expect_stale(self, transition: Transition) -> Task | None:
-        """The write must be answered STALE and leave no trace; the record as it is."""
+        """Expect the answer STALE and no trace of the write; return the present record."""
         before = await self.store.views.detail(transition.task_id)
         outcome = await self.apply(transition)
         assert isinstance(outcome, Stale), f"{transition.task_id}: {outcome}"
@@ -283,7 +283,7 @@ class StoreDriver:
         return await self.finish_stage(await self.start(worker, **fields), **(data or {}))
 
     async def complete(self, task: Task) -> Task:
-        """Run the stages that are left."""
+        """Run the remaining stages."""
         while task.lease is not None and task.at_stage is not None and not task.settled:
             task = await self.finish_stage(task)
         return task
@@ -303,7 +303,7 @@ class StoreDriver:
         return await self.fail(task, retry_seconds=None, **options)
 
     async def ask(self, command: Command, task: Task, **options: Any) -> Task:
-        """Ask of the record as it is now, not of the copy in hand."""
+        """Apply a command to the record as it is now, not to the caller's copy."""
         return await self.commit(self.request(command, await self.load(task.id), **options))
 
     async def pause(self, task: Task) -> Task:
@@ -324,7 +324,7 @@ class StoreDriver:
         return await self.commit(decide.give_back(task, "stopping", now=now, **terms))
 
     async def roll_back(self, task: Task) -> Task:
-        """Ask for it, take it, undo every stage, finish."""
+        """Ask for a rollback, claim the task, undo every stage and finish."""
         await self.ask(Command.ROLLBACK, task)
         task = await self.take()
         while task.next_undo >= 0:

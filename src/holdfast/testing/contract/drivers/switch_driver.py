@@ -1,4 +1,4 @@
-"""The switch driver plays a person who sets the switches of a store."""
+"""The switch driver acts as a person who sets the switches of a store."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class SwitchDriver:
         return await self.set(switch, name, on=True)
 
     async def hold(self, tenant: str, *, seconds: float) -> float:
-        """Hold a tenant for so long; return when it ends."""
+        """Hold a tenant for so many seconds; return when the hold ends."""
         until = self.clock.now() + seconds
         assert await self.set(Switch.HOLD, tenant, on=False, until=until)
         return until
 
     async def release_over(self, tenant: str, until: float) -> bool:
-        """Release a tenant's hold if it is the one that ends then, as a worker does."""
+        """Release, as a worker does, a hold that ends then; return whether it was there."""
         before = await self.names()
         await self.set(Switch.HOLD, tenant, on=True, until=until)
         return before != await self.names()

@@ -1,4 +1,4 @@
-"""The trigger driver plays a scheduler on a store of triggers, one step at a time."""
+"""The trigger driver acts on a store of triggers as a scheduler, one step at a time."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TriggerDriver(RecordDriver[Trigger]):
     # -- decide
 
     def submission(self, trigger: Trigger, **fields: Any) -> Submission:
-        """The task of its fire time."""
+        """Build the task of the trigger's fire time."""
         key = f"{trigger.id}@{trigger.fire_time:.0f}"
         return self.driver.submission(**({"key": key, "tenant": trigger.tenant} | fields))
 
@@ -97,7 +97,7 @@ class TriggerDriver(RecordDriver[Trigger]):
         audit: Audit | None = None,
         **fields: Any,
     ) -> TriggerChange:
-        """Nobody holds it any more. Without fields: it waits for its next time, a minute on."""
+        """Decide a change that gives the lease back; by default the next time is a minute later."""
         at = (trigger.fire_time or self.clock.now()) + A_MINUTE
         decided: dict[str, Any] = {
             "status": TriggerStatus.PENDING,
@@ -150,7 +150,7 @@ class TriggerDriver(RecordDriver[Trigger]):
     async def expect_untouched(
         self, change: TriggerChange, *, depth_limit: int = NO_LIMIT
     ) -> TriggerOutcome:
-        """The answer to a change that must leave no trace."""
+        """Expect that a change is refused and leaves no trace; return the answer."""
         before = await self._all_of(change)
         outcome = await self.apply(change, depth_limit=depth_limit)
         assert not isinstance(outcome, Changed), outcome

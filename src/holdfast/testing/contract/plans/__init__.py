@@ -3,8 +3,8 @@
     class TestRedis(DurablePlanStoreContract):
         open = open_redis
 
-where ``async def open_redis(self, clock)`` returns a store that is open, empty and tells the time
-by ``clock`` (see `holdfast.testing.contract`).
+where ``async def open_redis(self, clock)`` returns a store that is open and empty and takes its
+time from ``clock`` (see `holdfast.testing.contract`).
 """
 
 from __future__ import annotations
@@ -30,4 +30,4 @@ class PlanStoreContract(RecordContract, PlanWriting, PlanFollowing, PlanLeasing,
 
 
 class DurablePlanStoreContract(PlanStoreContract, PlanDurability):
-    """The same, and that everything is there again after a restart."""
+    """The suite of a store whose plans outlive the process."""

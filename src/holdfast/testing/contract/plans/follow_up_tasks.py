@@ -1,4 +1,4 @@
-"""Tasks that follow from a change of a plan: they come into being with it, or not at all."""
+"""Follow-up tasks of a plan: they are inserted with the plan's change, or not at all."""
 
 from __future__ import annotations
 

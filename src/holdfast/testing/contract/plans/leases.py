@@ -129,7 +129,7 @@ class PlanLeasing(Contract):
         assert (after.lease, after.fence) == (renewed.lease, renewed.fence)
         assert await self.plans.load(plan) == after
 
-    # A person writes at once, also under the hands of the driver.
+    # A person's write is accepted at once, even while a driver has the lease.
 
     async def test_a_persons_write_leaves_the_plan_with_its_driver(self, plan: Plan) -> None:
         self.clock.advance(10)
@@ -227,7 +227,7 @@ class PlanLeasing(Contract):
     async def test_a_plan_woken_under_its_driver_is_looked_at_when_he_puts_it_down(
         self, plan: Plan, next: PlanNext
     ) -> None:
-        """The driver may have looked at the task before."""
+        """The driver may have read the task before the person acted on it."""
         await self.plans.port.wake([plan.id])
         await self.plans.renew(plan)
         plan = await self.plans.drive(plan)

@@ -1,4 +1,4 @@
-"""A plan's events, the pages of all plans, and how long a settled one is kept."""
+"""Reads of plans: events, pages, and how long a settled plan is kept."""
 
 from __future__ import annotations
 

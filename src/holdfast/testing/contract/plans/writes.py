@@ -1,4 +1,4 @@
-"""Plans are created once and changed whole: the record, its members, its events, the audit."""
+"""Writes of plans: created once; record, members, events and audit change in one step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apply: whole or not at all, only over the version and lease that were read, and once."""
+"""Apply: a transition is written completely, once, over the version and lease it expects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEPLOYS = (
 
 
 def over(task: Task, transition: Transition) -> Transition:
-    """The transition over the record as it was read."""
+    """Return the transition with ``task`` as the record that it expects."""
     return replace(transition, before=task)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints, stage results, the result and customData: written with their transition."""
+"""Bodies: checkpoints, results and customData are written with their transition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claim: each task to one worker, with everything it needs, in order."""
+"""Claim: each task goes to one worker, in order, with everything the worker needs."""
 
 from __future__ import annotations
 

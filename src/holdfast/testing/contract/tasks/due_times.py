@@ -1,4 +1,4 @@
-"""Due times: what waits for a time comes back to its queue when the time has come."""
+"""Due times: a task that waits for a time returns to its queue when the time has come."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class DueTimes(Contract):
         assert task.place is Place.LATER
         assert await self.store.tasks.promote(limit=10) == Due(count=1, next_seconds=None)
 
-    # The wall clock may be set; leases and due times are counted on a clock that cannot be.
+    # The wall clock may be set; leases and due times use a clock that cannot be set.
 
     @pytest.mark.parametrize("seconds", [-A_YEAR, A_YEAR])
     async def test_a_jump_of_the_wall_clock_takes_nothing_over(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that follow from a transition: they come into being with it, or not at all."""
+"""Follow-up tasks: they are inserted with their transition, or not at all."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ class FollowUpTasks(Contract):
         return tuple(self.driver.follower(task, f"{task.id}-{n}") for n in range(3))
 
     def _check_order(self, tasks: list[Task]) -> None:
-        """Numbers rise, in each partition of its own."""
+        """Check that the order numbers rise within each partition."""
         last: dict[str, int] = {}
         for task in tasks:
             part = task.id.rpartition("-")[2][1:]

@@ -1,4 +1,4 @@
-"""Insert: what is accepted is kept, once per key, up to the depth that was allowed."""
+"""Insert: a submission is kept once per key, up to the allowed depth of its queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases: renewed by their holder, taken back when they have lapsed."""
+"""Leases: a holder renews its lease; a lapsed lease is taken back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names in any script: whatever a name is made of, the store finds it again."""
+"""Names: a store finds a name again, whatever script it is written in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.ports import Filter, Kept, Switch, Timings
 from holdfast.ports.measures import BUCKETS
 from holdfast.testing.contract.base import Contract
 
-# Letters of three and of four bytes, marks above letters, from right to left, signs, the longest.
+# Letters of three and of four bytes, diacritics, right-to-left script, signs, the longest name.
 NAMES = {
     "chinese": "上海分公司",
     "four-bytes": "𠮷野家",

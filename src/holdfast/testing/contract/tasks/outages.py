@@ -1,4 +1,4 @@
-"""Rows of outages: kept apart from failures, and known by the beats of workers."""
+"""Outages: counted apart from failures, and reported with the heartbeats of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that arrive while a stage runs: left on the record, applied by the holder, once."""
+"""Requests during a stage: kept on the record until the holder applies them, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals: who takes a ticket before a look misses nothing that comes after it."""
+"""Signals: a ticket taken before a poll misses nothing that comes after the poll."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Signalling(Contract):
             await second
 
     async def test_a_worker_that_looks_and_waits_misses_nothing(self) -> None:
-        """The loop of every worker, against submits that come whenever they come."""
+        """Run the loop of a worker while tasks are submitted at any time."""
         wanted, got = 30, list[str]()
 
         async def work(worker: str) -> None:
@@ -91,7 +91,7 @@ class Signalling(Contract):
 
 @asynccontextmanager
 async def expect_signal(store: Store, topic: Topic, *, waiters: int = 2) -> AsyncIterator[None]:
-    """Expect that the body wakes all who wait, and ends a wait with a ticket from before it."""
+    """Expect that the body wakes every waiter, and ends a wait whose ticket is older."""
     ticket = store.ticket(topic)
     woken = await start_waiters(store, topic, number=waiters)
     yield
@@ -103,7 +103,7 @@ async def expect_signal(store: Store, topic: Topic, *, waiters: int = 2) -> Asyn
 async def start_waiters(
     store: Store, topic: Topic, *, number: int, timeout: float = FOREVER_SECONDS
 ) -> list[asyncio.Task[None]]:
-    """Start so many waiters, all of them with a ticket of now and already asleep."""
+    """Start so many waiters with a fresh ticket, and let them fall asleep."""
     ticket = store.ticket(topic)
     waiters = [
         asyncio.create_task(store.wait(topic, ticket, timeout=timeout)) for _ in range(number)

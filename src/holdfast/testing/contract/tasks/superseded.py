@@ -1,4 +1,4 @@
-"""The moved-on guard: no return over newer work of the tenant, unless forced."""
+"""Superseded tasks: none returns over newer work of its tenant, unless forced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETURNS = [Command.RETRY, Command.ROLLBACK, Command.RESUME]
 
 
 async def park(driver: StoreDriver, command: Command, **fields: Any) -> Task:
-    """A task that rests with its line open, and that ``command`` may bring back."""
+    """Park a task whose line stays open, so that ``command`` may bring it back."""
     defaults: dict[str, Any] = {"tenant": "t", "workflow": True, "hold": False}
     task = await driver.start(**(defaults | fields))
     if command is Command.RESUME:

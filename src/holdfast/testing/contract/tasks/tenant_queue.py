@@ -1,4 +1,4 @@
-"""Tenants: one runs, the others wait in line, and nobody waits for another tenant."""
+"""Tenant lines: a tenant runs one task, the others wait, and no tenant waits for another."""
 
 from __future__ import annotations
 

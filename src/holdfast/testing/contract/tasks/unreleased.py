@@ -1,4 +1,4 @@
-"""Held tasks, and writes that are refused rather than left waiting in a tenant's line."""
+"""Unreleased tasks, and writes that are refused instead of waiting in a tenant's line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unless_busy(driver: StoreDriver, task: Task, command: Command = Command.RELE
 
 
 async def is_busy(driver: StoreDriver, transition: Transition) -> None:
-    """The write must be answered BUSY and leave no trace."""
+    """Expect that the write is answered BUSY and leaves no trace."""
     task = await driver.load(transition.task_id)
     before = await everything(driver, task)
     assert await driver.apply(transition) == Busy(task)

@@ -5,13 +5,13 @@ For a store that keeps triggers beside its tasks:
     class TestRedis(DurableTriggerStoreContract):
         open = open_redis
 
-where ``async def open_redis(self, clock)`` returns a store that is open, empty and tells the time
-by ``clock`` (see `holdfast.testing.contract`).
+where ``async def open_redis(self, clock)`` returns a store that is open and empty and takes its
+time from ``clock`` (see `holdfast.testing.contract`).
 
-Who implements `holdfast.ports.TriggerStore` alone, on a database of his own, gives an object that
-has it as ``.triggers`` and the verbs of any store of tasks beside it (a class derived from
-``MemoryStore`` that puts another object there will do), and derives from
-`SeparateTriggerStoreContract`: there a change and its tasks need not be one step.
+A store of triggers alone, on a database of its own, derives from `SeparateTriggerStoreContract`:
+there a change and its tasks need not be one step. ``open`` then returns any store of tasks that has
+the `holdfast.ports.TriggerStore` under test as ``.triggers``, such as a `MemoryStore` whose
+attribute was replaced.
 """
 
 from __future__ import annotations
@@ -40,4 +40,4 @@ class TriggerStoreContract(SeparateTriggerStoreContract, FiringInOneStep):
 
 
 class DurableTriggerStoreContract(TriggerStoreContract, TriggerDurability):
-    """The same, and that everything is there again after a restart."""
+    """The suite of a store whose triggers outlive the process."""

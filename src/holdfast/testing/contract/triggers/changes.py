@@ -1,4 +1,4 @@
-"""Firing: a change and its tasks are one step, and whoever waits for times is told."""
+"""Changes of triggers: a change and its tasks are one step, and a new time is a signal."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Firing(Contract):
         await self.triggers.fire(leased)
         await self.triggers.expect_stale(self.triggers.decide_fire(leased))
 
-    # Changes that are forbidden: then there is neither a task nor a new version.
+    # A refused change makes neither a task nor a new version.
 
     @pytest.mark.parametrize(
         "place", [Place.HELD, Place.READY, Place.LINE, Place.LATER, Place.LEASED]
@@ -260,7 +260,7 @@ class Firing(Contract):
 
 
 class FiringInOneStep(Contract):
-    """The contract for stores that keep triggers beside the tasks."""
+    """The contract of stores that keep triggers and tasks in one database."""
 
     async def test_the_tasks_of_a_change_are_made_all_or_none(self, leased: Trigger) -> None:
         batch = [self.triggers.submission(leased, key=f"{leased.id}@{n}") for n in range(3)]
@@ -310,7 +310,7 @@ PLACED = {
 
 
 async def place_task(driver: StoreDriver, place: Place | None) -> str:
-    """Make a task in this place and return its id; without a place, it has gone."""
+    """Make a task in this place, or one that has gone, and return its id."""
     if place is None:
         return (await driver.run(keep_seconds=0)).id
     if place is Place.LINE:
@@ -319,7 +319,7 @@ async def place_task(driver: StoreDriver, place: Place | None) -> str:
     return (await walk(driver, PLACED[place])).id
 
 
-# Writes of a time: what goes before it, and the write itself.
+# Each prepares a trigger, and returns the write of a new time.
 
 
 async def save(triggers: TriggerDriver) -> Awaitable[object]:

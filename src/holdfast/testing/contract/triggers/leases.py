@@ -1,4 +1,4 @@
-"""Due triggers: found in order, handed out to one, taken over when he is gone. By two clocks."""
+"""Leases of triggers: found when due, handed out once, taken over; measured by two clocks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class TriggerLeasing(Contract):
         assert await self.triggers.due(at + 1_000) == [trigger.id]
 
     async def test_a_trigger_is_due_at_its_very_moment(self) -> None:
-        """A scheduler that sleeps until then would otherwise find nothing and come again at
-        once."""
+        """A scheduler that sleeps until then would otherwise find nothing and poll again."""
         start, due_in = self.clock.now(), 10.000_4
         trigger = await self.triggers.save(due_in=due_in)
         self.clock.jump(10)
@@ -130,7 +129,7 @@ class TriggerLeasing(Contract):
         assert (third.owner, third.retry_count) == ("s-3", 2)
 
     async def test_what_was_left_behind_is_handed_out_whatever_its_time(self) -> None:
-        """Nobody else would ever take it out of the hands of the one who is gone."""
+        """Nobody else would ever take the trigger from a scheduler that is gone."""
         leased = await self.triggers.take(await self.triggers.save(due_in=1_000))
         self.clock.advance(LEASE_SECONDS)
         assert await self.triggers.claim_ids("s-2") == [leased.id]
@@ -157,7 +156,9 @@ class TriggerLeasing(Contract):
         leased = await self.triggers.start()
         self.clock.advance(LEASE_SECONDS * 10)
         await self.triggers.fire(leased)
-        assert await self.triggers.claim_ids("s-2") == [leased.id]  # its next time has come by now
+        assert await self.triggers.claim_ids("s-2") == [
+            leased.id
+        ]  # its next time has come
 
     async def test_what_is_given_back_is_free_at_once(self, leased: Trigger) -> None:
         now = self.clock.now()

@@ -1,4 +1,4 @@
-"""Triggers are saved, found, paged through, removed, and go in their time."""
+"""Saves of triggers: saved, found, paged through, removed, and deleted in their time."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SPANS = len(BUCKETS) + 1
 
 
 def build_timings(*spans: int, total_seconds: float = 1.5, **fields: Any) -> Timings:
-    """One call in each of these spans."""
+    """Build timings with one call in each of these spans."""
     defaults: dict[str, Any] = {"type": "test.work", "stage": "one", "outcome": "done"}
     counts = tuple(spans.count(span) for span in range(SPANS))
     return Timings(counts=counts, total_seconds=total_seconds, **(defaults | fields))

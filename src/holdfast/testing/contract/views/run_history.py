@@ -1,5 +1,4 @@
-"""The contract of run history: what a record keeps of a finished run, and a checkpoint of its
-stages."""
+"""Run history: what a record keeps of its last run, and a checkpoint of its stages."""
 
 from __future__ import annotations
 
