@@ -74,7 +74,7 @@ class CrashingTasks:
             worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
         )
         for crash in self._crashes_at("before"):
-            if any(crash.is_next(one.task) for one in claimed):
+            if any(crash.is_next(held.task) for held in claimed):
                 await self._die(worker, crash)
         return claimed
 

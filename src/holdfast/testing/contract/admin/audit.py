@@ -91,8 +91,8 @@ def entries(links: list[AuditLink]) -> list[Audit]:
     return [link.entry for link in links]
 
 
-def sort_by_time(found: list[Audit]) -> list[Audit]:
-    return sorted(found, key=lambda entry: (entry.at, entry.task_id))
+def sort_by_time(audits: list[Audit]) -> list[Audit]:
+    return sorted(audits, key=lambda entry: (entry.at, entry.task_id))
 
 
 class AuditChain(Contract):
@@ -110,11 +110,11 @@ class AuditChain(Contract):
 
     async def test_what_a_person_did_to_a_task_is_in_the_chain_once(self) -> None:
         task = await self.driver.submit(tenant="t")
-        asked = self.driver.request(Command.CANCEL, task)
-        await self.driver.commit(asked)
-        await self.driver.commit(asked)
+        cancel = self.driver.request(Command.CANCEL, task)
+        await self.driver.commit(cancel)
+        await self.driver.commit(cancel)
         assert isinstance(await self.driver.apply_request(Command.PAUSE, task), Stale)
-        assert entries(await read_chain(self.store)) == [asked.audit]
+        assert entries(await read_chain(self.store)) == [cancel.audit]
 
     async def test_what_the_engine_does_is_not_in_the_chain(self) -> None:
         await self.driver.run()
@@ -171,8 +171,8 @@ class AuditChain(Contract):
     async def test_the_entries_of_all_that_people_do_are_in_one_chain(self) -> None:
         wanted = []
         for tenant in TENANTS:
-            asked = self.driver.request(Command.CANCEL, await self.driver.submit(tenant=tenant))
-            await self.driver.commit(asked)
+            cancel = self.driver.request(Command.CANCEL, await self.driver.submit(tenant=tenant))
+            await self.driver.commit(cancel)
             saved = await self.triggers.save(tenant=tenant)
             changed = self.triggers.change(saved, audit=self.triggers.audit(saved, "pause"))
             await self.triggers.commit(changed)
@@ -182,8 +182,8 @@ class AuditChain(Contract):
             said = build_refusal(self.driver, f"queue:{tenant}")
             await self.store.admin.audit(said)
             await self.switches.off(Switch.INTAKE, f"q-{tenant}")
-            thrown = self.switches.audit(Switch.INTAKE, f"q-{tenant}", on=False)
-            wanted += [asked.audit, changed.audit, decided.audit, said, thrown]
+            switched = self.switches.audit(Switch.INTAKE, f"q-{tenant}", on=False)
+            wanted += [cancel.audit, changed.audit, decided.audit, said, switched]
         links = await read_chain(self.store)
         assert [link.seq for link in links] == list(range(1, len(wanted) + 1))
         assert sort_by_time(entries(links)) == sort_by_time([entry for entry in wanted if entry])
@@ -283,15 +283,15 @@ class AuditChain(Contract):
 
     async def test_entries_that_changed_places_are_found(self) -> None:
         links = await build_chain(self.driver, 4)
-        for one, other in pairwise(links):
-            swapped = [replace(one, entry=other.entry), replace(other, entry=one.entry)]
-            there = [*links[: one.seq - 1], *swapped, *links[other.seq :]]
-            assert first_break(Anchor(), there) is not None
+        for first, second in pairwise(links):
+            swapped = [replace(first, entry=second.entry), replace(second, entry=first.entry)]
+            forged = [*links[: first.seq - 1], *swapped, *links[second.seq :]]
+            assert first_break(Anchor(), forged) is not None
 
     async def test_a_missing_end_is_shown_by_the_head(self) -> None:
         links = await build_chain(self.driver, 4)
         assert (await self.store.admin.chain(limit=ALL)).head not in [
-            one.anchor for one in links[:-1]
+            link.anchor for link in links[:-1]
         ]
 
     async def test_the_chain_hangs_on_what_was_cleaned_up_last(self) -> None:

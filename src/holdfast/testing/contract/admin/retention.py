@@ -86,13 +86,13 @@ class Retention(Contract):
         self.clock.advance(100)
         young = await self.driver.run(keep_seconds=30 * A_DAY, tenant="t")
         self.clock.advance(60)
-        asked: dict[str, Any] = {"older_than_seconds": 100.0, "ignore_keep": True}
+        terms: dict[str, Any] = {"older_than_seconds": 100.0, "ignore_keep": True}
         assert await self.driver.prune(Kept.TASKS, older_than_seconds=100) == 0
-        assert await self.driver.prune(Kept.TASKS, dry_run=True, **asked) == 3
-        assert await self.driver.prune(Kept.TASKS, dry_run=True, limit=2, **asked) == 2
-        assert await self.driver.prune(Kept.TASKS, limit=2, **asked) == 2
-        assert await self.driver.prune(Kept.TASKS, **asked) == 1
-        assert await self.driver.prune(Kept.TASKS, **asked) == 0
+        assert await self.driver.prune(Kept.TASKS, dry_run=True, **terms) == 3
+        assert await self.driver.prune(Kept.TASKS, dry_run=True, limit=2, **terms) == 2
+        assert await self.driver.prune(Kept.TASKS, limit=2, **terms) == 2
+        assert await self.driver.prune(Kept.TASKS, **terms) == 1
+        assert await self.driver.prune(Kept.TASKS, **terms) == 0
         assert await self.store.views.load([task.id for task in old]) == [None] * 3
         assert await self.driver.load(young.id) == young
         assert await self.store.admin.doctor(fix=False, limit=10) == []

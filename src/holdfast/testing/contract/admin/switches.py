@@ -52,8 +52,8 @@ class Switching(Contract):
         self.clock.advance(5)
         second = replace(self.switches.audit(INTAKE, "slow", on=False), by=By(actor="bob"))
         assert not await self.store.admin.set_switch(INTAKE, "slow", on=False, audit=second)
-        (thrown,) = await self.switches.settings()
-        assert (thrown.by, thrown.at) == (first.by, first.at)
+        (setting,) = await self.switches.settings()
+        assert (setting.by, setting.at) == (first.by, first.at)
 
     async def test_setting_back_what_is_not_thrown_changes_nothing_and_says_so(self) -> None:
         assert not await self.switches.on(CLAIMING)
@@ -86,7 +86,9 @@ class Switching(Contract):
             self.driver.submission(held=True),
         ]
         assert list(await self.driver.insert(*batch)) == [Shut("default")] * 3
-        assert await self.store.views.load([one.task.id for one in batch]) == [None] * 3
+        assert (
+            await self.store.views.load([submission.task.id for submission in batch]) == [None] * 3
+        )
         assert not any((await self.store.views.stats()).by_status.values())
         assert await self.driver.claim_ids() == []
 

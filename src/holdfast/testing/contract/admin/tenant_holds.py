@@ -136,22 +136,22 @@ class TenantHolds(Contract):
         entry = self.switches.audit(HOLD, T, on=False)
         until = self.clock.now() + 60
         assert await self.store.admin.set_switch(HOLD, T, on=False, audit=entry, until=until)
-        (thrown,) = await self.switches.settings()
-        assert (thrown.name, thrown.until) == (T, until)
+        (setting,) = await self.switches.settings()
+        assert (setting.name, setting.until) == (T, until)
 
     async def test_a_hold_that_is_over_keeps_nothing_back(self) -> None:
         task = await self.driver.submit(tenant=T)
         end = await self.switches.hold(T, seconds=60)
         self.clock.advance(59)
-        (thrown,) = await self.switches.settings()
-        assert thrown.stands(self.clock.now())
+        (setting,) = await self.switches.settings()
+        assert setting.stands(self.clock.now())
         assert not await self.switches.release_over(T, end), "a worker whose clock is ahead"
         assert await self.driver.claim_ids("w-2") == []
         await self.switches.on(HOLD, T)
         end = await self.switches.hold(T, seconds=1)
         self.clock.advance(1)
-        (thrown,) = await self.switches.settings()
-        assert not thrown.stands(self.clock.now())
+        (setting,) = await self.switches.settings()
+        assert not setting.stands(self.clock.now())
         assert await self.driver.claim_ids() == [task.id]
         assert await self.switches.release_over(T, end)
         assert await self.switches.settings() == []
@@ -170,8 +170,8 @@ class TenantHolds(Contract):
         end = await self.switches.hold(T, seconds=60)
         self.clock.advance(61)
         assert await self.switches.off(HOLD, T), "it was not held any more"
-        (thrown,) = await self.switches.settings()
-        assert (thrown.until, thrown.at) == (None, self.clock.now())
+        (setting,) = await self.switches.settings()
+        assert (setting.until, setting.at) == (None, self.clock.now())
         assert not await self.switches.release_over(T, end), (
             "another hold than the one that was seen"
         )

@@ -173,16 +173,16 @@ class TriggerDriver(RecordDriver[Trigger]):
     # -- read
 
     async def load(self, trigger: Trigger) -> Trigger:
-        found = await self.port.find(trigger.id)
-        assert found is not None, trigger.id
-        return found
+        stored = await self.port.find(trigger.id)
+        assert stored is not None, trigger.id
+        return stored
 
     async def tasks(self) -> list[str]:
         return sorted(await self.driver.find_ids())
 
     async def due(self, upto: float | None = None, **options: Any) -> list[str]:
-        found = await self.port.find_due(self.clock.now() if upto is None else upto, **options)
-        return [trigger.id for trigger in found]
+        due = await self.port.find_due(self.clock.now() if upto is None else upto, **options)
+        return [trigger.id for trigger in due]
 
     async def all_ids(self, *, limit: int = 100, pending: bool = False, **where: Any) -> list[str]:
         find = self.port.find_all_pending if pending else self.port.find_all

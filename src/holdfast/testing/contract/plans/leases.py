@@ -44,9 +44,9 @@ class PlanLeasing(Contract):
             self.clock.advance(LEASE_SECONDS - 1)
             assert await self.plans.renew(plan)
             assert await self.plans.claim_ids("d-2") == []
-        found = await self.plans.load(plan)
-        assert lease_id(found) == lease_id(plan)
-        assert replace(found, lease=plan.lease) == plan
+        loaded = await self.plans.load(plan)
+        assert lease_id(loaded) == lease_id(plan)
+        assert replace(loaded, lease=plan.lease) == plan
 
     async def test_a_lapsed_lease_is_taken_over_and_fences_rise(self, plan: Plan) -> None:
         fences = [plan.fence]

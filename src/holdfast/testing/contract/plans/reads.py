@@ -54,13 +54,13 @@ class PlanReads(Contract):
         assert list(await self.plans.port.events(plan.id, limit=10, after_version=2)) == events
 
     async def test_events_are_there_in_order_with_the_versions_they_made(self, plan: Plan) -> None:
-        told = facts(plan, ev.PlanStarted, ev.WaveStarted, ev.PlanAdvanced)
-        plan = await self.plans.drive(plan, events=told)
+        started = facts(plan, ev.PlanStarted, ev.WaveStarted, ev.PlanAdvanced)
+        plan = await self.plans.drive(plan, events=started)
         last = facts(plan, ev.WaveEnded, ev.PlanCompleted)
         await self.plans.drive(plan, events=last)
-        found = list(await self.plans.port.events(plan.id, limit=100))
-        assert versions(found) == [1, 2, 3, 3, 3, 4, 4]
-        assert found[2:] == told + last
+        events = list(await self.plans.port.events(plan.id, limit=100))
+        assert versions(events) == [1, 2, 3, 3, 3, 4, 4]
+        assert events[2:] == started + last
         assert list(await self.plans.port.events(plan.id, limit=100, after_version=3)) == last
         assert list(await self.plans.port.events(plan.id, limit=100, after_version=4)) == []
 
@@ -77,9 +77,9 @@ class PlanReads(Contract):
         assert [version for page in pages for version in page] == [1, 2, 3, 3, 3, 4, 5, 5]
 
     async def test_events_belong_to_one_plan(self) -> None:
-        one = await self.plans.ready("a")
+        plan = await self.plans.ready("a")
         await self.plans.ready("a.b")
-        assert {event.plan_id for event in await self.plans.port.events(one.id, limit=99)} == {"a"}
+        assert {event.plan_id for event in await self.plans.port.events(plan.id, limit=99)} == {"a"}
 
     @pytest.mark.parametrize("limit", [1, 2, 5, 100])
     async def test_the_newest_plan_comes_first(self, limit: int) -> None:

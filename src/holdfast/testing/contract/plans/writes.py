@@ -71,8 +71,8 @@ class PlanWriting(Contract):
 
     async def test_what_is_not_there_is_not_found(self) -> None:
         one, two = await self.plans.create(), await self.plans.create()
-        asked = [two.id, "unknown", one.id, two.id]
-        assert list(await self.plans.port.load(asked)) == [two, None, one, two]
+        wanted = [two.id, "unknown", one.id, two.id]
+        assert list(await self.plans.port.load(wanted)) == [two, None, one, two]
         assert list(await self.plans.port.load([])) == []
         assert await self.plans.port.tasks("unknown") is None
         assert dict(await self.plans.port.members("unknown")) == {}

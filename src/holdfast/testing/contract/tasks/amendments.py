@@ -31,8 +31,10 @@ def ask(driver: StoreDriver, request: str = "ask-1") -> OperatorRequest:
 
 class Amendments(Contract):
     async def decide_amendment(self, task: Task, **given: object) -> Transition:
-        found = await self.store.views.checkpoint(task.id)
-        return amendment.amend(task, ask(self.driver), msgspec.convert(given, Amendment), found)
+        checkpoint = await self.store.views.checkpoint(task.id)
+        return amendment.amend(
+            task, ask(self.driver), msgspec.convert(given, Amendment), checkpoint
+        )
 
     async def test_an_amended_task_is_handed_out_with_the_new_payload(self) -> None:
         task = await self.driver.suspend_new(tenant="t")

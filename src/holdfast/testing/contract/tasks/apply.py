@@ -68,9 +68,9 @@ class Applying(Contract):
             outage_since=self.clock.now() - 17.25,
         )
         written = replace(transition, after=after, next=then)
-        found = await self.driver.commit(written)
-        kept = replace(after, place=found.place, lease=None)
-        assert found == kept
+        committed = await self.driver.commit(written)
+        kept = replace(after, place=committed.place, lease=None)
+        assert committed == kept
         assert await self.driver.load(task.id) == kept
         if then is Next.READY:
             await self.driver.complete(await self.driver.take())
@@ -140,8 +140,8 @@ class Applying(Contract):
     async def test_a_write_over_another_version_is_stale(self, task: Task) -> None:
         late = await self.driver.done(task)
         await self.driver.ask(Command.PAUSE, task)
-        found = await self.driver.expect_stale(late)
-        assert found == await self.driver.load(task.id)
+        present = await self.driver.expect_stale(late)
+        assert present == await self.driver.load(task.id)
 
     async def test_two_operators_at_once_do_not_overwrite_each_other(self) -> None:
         task = await self.driver.suspend_new()
@@ -178,8 +178,8 @@ class Applying(Contract):
         for command in (Command.CANCEL, Command.PAUSE):
             transition = self.driver.request(command, as_if_free)
             assert transition.next is not Next.STAY
-            found = await self.driver.expect_stale(transition)
-            assert found == held
+            present = await self.driver.expect_stale(transition)
+            assert present == held
         assert (await self.store.admin.audits(limit=10)) == []
 
     async def test_a_write_to_an_unknown_task_is_stale(self) -> None:
@@ -206,11 +206,11 @@ class Applying(Contract):
         assert (await self.driver.load(task.id)).status is Status.COMPLETED
 
     async def test_a_batch_may_hold_repeats_of_several_tasks(self) -> None:
-        asked = [
+        requests = [
             self.driver.request(Command.CANCEL, await self.driver.submit(stages=("only",)))
             for _ in range(2)
         ]
-        outcomes = await self.store.tasks.apply([*asked, *asked])
+        outcomes = await self.store.tasks.apply([*requests, *requests])
         assert [type(outcome) for outcome in outcomes] == [Applied] * 4
         assert await self.store.admin.doctor(fix=False, limit=10) == []
 
@@ -248,8 +248,8 @@ class Applying(Contract):
 
     async def test_of_many_concurrent_writers_over_one_version_one_wins(self) -> None:
         task = await self.driver.submit()
-        asked = [self.driver.request(Command.PAUSE, task) for _ in range(20)]
-        outcomes = await asyncio.gather(*(self.driver.apply(transition) for transition in asked))
+        requests = [self.driver.request(Command.PAUSE, task) for _ in range(20)]
+        outcomes = await asyncio.gather(*(self.driver.apply(transition) for transition in requests))
         assert sum(isinstance(outcome, Applied) for outcome in outcomes) == 1
         assert (await self.driver.load(task.id)).version == task.version + 1
 

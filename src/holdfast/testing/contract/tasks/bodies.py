@@ -18,12 +18,12 @@ class StoredBodies(Contract):
     async def test_a_stage_leaves_its_checkpoint_in_the_same_step(self) -> None:
         task = await self.driver.start("w-7")
         await self.driver.finish_stage(task, cursor=7)
-        found = await self.driver.checkpoint(task)
-        assert found.last_completed_stage_index == 0
-        assert found.completed_stage_names == ("one",)
-        assert found.custom_data == {"cursor": 7}
-        assert found.timestamp.timestamp() == self.clock.now()
-        assert (found.version, found.executor_instance) == (1, "w-7")
+        checkpoint = await self.driver.checkpoint(task)
+        assert checkpoint.last_completed_stage_index == 0
+        assert checkpoint.completed_stage_names == ("one",)
+        assert checkpoint.custom_data == {"cursor": 7}
+        assert checkpoint.timestamp.timestamp() == self.clock.now()
+        assert (checkpoint.version, checkpoint.executor_instance) == (1, "w-7")
 
     async def test_the_stored_bytes_are_the_documents_json(self) -> None:
         transition = await self.driver.done(await self.driver.start(), cursor=7)
@@ -39,15 +39,15 @@ class StoredBodies(Contract):
     async def test_durations_are_filled_in_from_the_stages(self) -> None:
         task = await self.driver.start_past_stage()
         await self.driver.finish_stage(task)
-        found = await self.driver.checkpoint(task)
-        assert found.stage_durations == {"one": 1500, "two": 1500}
+        checkpoint = await self.driver.checkpoint(task)
+        assert checkpoint.stage_durations == {"one": 1500, "two": 1500}
 
     async def test_a_later_checkpoint_replaces_the_earlier_one(self) -> None:
         task = await self.driver.start_past_stage(data={"at": "one"})
         await self.driver.finish_stage(task, at="two")
-        found = await self.driver.checkpoint(task)
-        assert (found.version, found.last_completed_stage_index) == (2, 1)
-        assert found.custom_data == {"at": "two"}
+        checkpoint = await self.driver.checkpoint(task)
+        assert (checkpoint.version, checkpoint.last_completed_stage_index) == (2, 1)
+        assert checkpoint.custom_data == {"at": "two"}
 
     async def test_an_older_writer_of_a_checkpoint_is_refused_and_learns_it(self) -> None:
         task = await self.driver.start("w-1")
@@ -55,8 +55,8 @@ class StoredBodies(Contract):
         await self.driver.lapse()
         await self.driver.finish_stage(await self.driver.take("w-2"), by="newer")
         assert isinstance(await self.driver.apply(older), Stale)
-        found = await self.driver.checkpoint(task)
-        assert (found.custom_data, found.executor_instance) == ({"by": "newer"}, "w-2")
+        checkpoint = await self.driver.checkpoint(task)
+        assert (checkpoint.custom_data, checkpoint.executor_instance) == ({"by": "newer"}, "w-2")
 
     async def test_a_checkpoint_whose_version_does_not_rise_is_refused(self) -> None:
         task = await self.driver.start_past_stage(data={"by": "first"})
@@ -64,17 +64,17 @@ class StoredBodies(Contract):
         assert transition.checkpoint is not None
         for version in (0, 1):
             older = replace(transition.checkpoint, version=version)
-            found = await self.driver.expect_stale(replace(transition, checkpoint=older))
-            assert found == task
+            present = await self.driver.expect_stale(replace(transition, checkpoint=older))
+            assert present == task
         assert (await self.driver.commit(transition)).last_completed == 1
 
     async def test_a_failure_is_remembered_and_moves_nothing(self) -> None:
         task = await self.driver.start_past_stage(data={"cursor": 7})
         await self.driver.fail(task)
-        found = await self.driver.checkpoint(task)
-        assert (found.version, found.last_completed_stage_index) == (2, 0)
-        assert found.custom_data == {"cursor": 7}
-        assert [failure.stage for failure in found.failure_history] == ["two"]
+        checkpoint = await self.driver.checkpoint(task)
+        assert (checkpoint.version, checkpoint.last_completed_stage_index) == (2, 0)
+        assert checkpoint.custom_data == {"cursor": 7}
+        assert [failure.stage for failure in checkpoint.failure_history] == ["two"]
 
     async def test_without_a_completed_stage_there_is_no_checkpoint(self) -> None:
         task = await self.driver.fail(await self.driver.start())

@@ -26,12 +26,12 @@ class DueTimes(Contract):
         assert await self.driver.promote_after(59) == Due(count=0, next_seconds=1)
         assert await self.driver.claim_ids() == []
         assert await self.driver.promote_after(1) == Due(count=1, next_seconds=None)
-        found = await self.driver.load(task.id)
-        assert (found.status, found.place, found.due) == (Status.PENDING, Place.READY, None)
-        assert found.version == task.version + 1
-        assert found.failures == 1
+        loaded = await self.driver.load(task.id)
+        assert (loaded.status, loaded.place, loaded.due) == (Status.PENDING, Place.READY, None)
+        assert loaded.version == task.version + 1
+        assert loaded.failures == 1
         assert await self.driver.last_event(task) == TaskDue(
-            task_id=task.id, version=found.version, at=self.clock.now()
+            task_id=task.id, version=loaded.version, at=self.clock.now()
         )
         assert await self.driver.claim_ids() == [task.id]
 

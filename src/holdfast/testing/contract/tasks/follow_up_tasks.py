@@ -236,7 +236,7 @@ class FollowUpTasks(Contract):
         batch = [replace(await self.driver.done(task), follows=self._three(task)) for task in tasks]
         outcomes = await self.store.tasks.apply(batch)
         assert [type(outcome) for outcome in outcomes] == [Applied] * 30
-        made = [one.task.id for transition in batch for one in transition.follows]
+        made = [follower.task.id for transition in batch for follower in transition.follows]
         loaded = [await self.driver.load(task_id) for task_id in made]
         assert sorted(await follower_ids(self.driver)) == sorted(made)
         self._check_order(loaded)

@@ -25,12 +25,12 @@ class Leasing(Contract):
         events = await self.driver.events(task)
         self.clock.advance(10)
         await self.driver.renew(task)
-        found = await self.driver.load(task.id)
-        assert (found.version, found.updated_at) == (task.version, task.updated_at)
+        loaded = await self.driver.load(task.id)
+        assert (loaded.version, loaded.updated_at) == (task.version, task.updated_at)
         assert await self.driver.events(task) == events
-        assert isinstance(found.lease, Lease)
+        assert isinstance(loaded.lease, Lease)
         assert task.lease is not None
-        assert replace(found.lease, until=0.0) == replace(task.lease, until=0.0)
+        assert replace(loaded.lease, until=0.0) == replace(task.lease, until=0.0)
         assert (await self.driver.finish_stage(task)).last_completed == 0
 
     async def test_each_renewal_of_a_batch_is_answered_alone(self) -> None:
@@ -78,21 +78,21 @@ class Leasing(Contract):
         self.clock.advance(0.2)
         assert await self.store.tasks.expire(limit=10, count_crashes=True) == 1
         assert await self.store.tasks.expire(limit=10, count_crashes=True) == 0
-        found = await self.driver.load(task.id)
-        assert (found.status, found.place, found.lease) == (Status.PENDING, Place.READY, None)
+        loaded = await self.driver.load(task.id)
+        assert (loaded.status, loaded.place, loaded.lease) == (Status.PENDING, Place.READY, None)
 
     async def test_a_lost_lease_counts_as_a_crash_and_is_an_event(self) -> None:
         task = await self.driver.start("w-7")
         await self.driver.begin(task)
         await self.driver.lapse()
-        found = await self.driver.load(task.id)
-        assert (found.crashes, found.lapses, found.interrupted) == (1, 1, True)
-        assert found.failures == 0
-        assert found.version == task.version + 1
-        assert found.fence == task.fence
+        loaded = await self.driver.load(task.id)
+        assert (loaded.crashes, loaded.lapses, loaded.interrupted) == (1, 1, True)
+        assert loaded.failures == 0
+        assert loaded.version == task.version + 1
+        assert loaded.fence == task.fence
         assert await self.driver.last_event(task) == LeaseLost(
             task_id=task.id,
-            version=found.version,
+            version=loaded.version,
             at=self.clock.now(),
             worker="w-7",
             fence=task.fence,
@@ -104,8 +104,8 @@ class Leasing(Contract):
         await self.driver.begin(task, alone=True)
         self.clock.advance(LEASE_SECONDS + 1)
         await self.store.tasks.expire(limit=10, count_crashes=False)
-        found = await self.driver.load(task.id)
-        assert (found.crashes, found.lapses, found.interrupted) == (0, 1, True)
+        loaded = await self.driver.load(task.id)
+        assert (loaded.crashes, loaded.lapses, loaded.interrupted) == (0, 1, True)
         event = await self.driver.last_event(task)
         assert isinstance(event, LeaseLost)
         assert not event.counted
@@ -124,8 +124,8 @@ class Leasing(Contract):
     async def test_what_was_claimed_and_not_begun_is_not_counted(self, task: Task) -> None:
         await self.driver.renew(task, progress=Progress(fraction=0.5, stage="one"))
         await self.driver.lapse()
-        found = await self.driver.load(task.id)
-        assert (found.crashes, found.lapses) == (0, 1)
+        loaded = await self.driver.load(task.id)
+        assert (loaded.crashes, loaded.lapses) == (0, 1)
         event = await self.driver.last_event(task)
         assert isinstance(event, LeaseLost)
         assert not event.counted
@@ -155,8 +155,8 @@ class Leasing(Contract):
         await self.driver.crash(task)
         await self.driver.take()
         await self.driver.lapse()
-        found = await self.driver.load(task.id)
-        assert (found.crashes, found.lapses) == (1, 2)
+        loaded = await self.driver.load(task.id)
+        assert (loaded.crashes, loaded.lapses) == (1, 2)
 
     async def test_a_suspects_crash_counts_only_if_it_ran_alone(self, task: Task) -> None:
         for alone, crashes in ((False, 1), (False, 2), (False, 2), (True, 3), (True, 4)):
@@ -211,8 +211,8 @@ class Leasing(Contract):
         await self.driver.ask(Command.ROLLBACK, await self.driver.suspend(task))
         task = await self.driver.commit(self.driver.decide_undo(await self.driver.take()))
         await self.driver.lapse()
-        found = await self.driver.take("w-2")
-        assert (found.status, found.next_undo) == (Status.ROLLING_BACK, 0)
+        taken = await self.driver.take("w-2")
+        assert (taken.status, taken.next_undo) == (Status.ROLLING_BACK, 0)
 
     async def test_progress_of_the_dead_is_cleared(self, task: Task) -> None:
         await self.driver.renew(task, progress=Progress(fraction=0.5))

@@ -52,13 +52,13 @@ class Naming(Contract):
             Filter(plan="计划", statuses=(Status.FAILED,)),
         ):
             page = await self.store.views.find(where, limit=10)
-            assert parked.id in [found.id for found in page.tasks]
+            assert parked.id in [task.id for task in page.tasks]
 
         await self.driver.ask(Command.RETRY, parked, force=True)
         while done := await self.driver.claim(queues=(queue,)):
             for claimed in done:
                 ended = await self.driver.complete(claimed.task)
-                assert [one.name for one in (await self.driver.detail(ended)).stages] == [*stages]
+                assert [s.name for s in (await self.driver.detail(ended)).stages] == [*stages]
         view = await self.driver.tenant(name)
         assert (view.active, view.waiting, view.locked_by) == (None, 0, None)
         moves = (await self.store.views.stats()).moves
@@ -78,7 +78,7 @@ class Naming(Contract):
         await self.switches.off(Switch.CLAIMING, "队列")
         await self.driver.submit(queue="队列")
         assert await self.driver.claim(queues=("队列",)) == []
-        assert [one.name for one in await self.store.admin.switches()] == ["队列"]
+        assert [setting.name for setting in await self.switches.settings()] == ["队列"]
         await self.switches.on(Switch.CLAIMING, "队列")
         assert len(await self.driver.claim(queues=("队列",))) == 1
         spans = (1, *[0] * len(BUCKETS))

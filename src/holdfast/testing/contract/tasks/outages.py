@@ -103,5 +103,8 @@ class Outages(Contract):
         group = OutageGroup(fingerprint="4f0c9a7d12ab", error=ERROR, stage="store", since=17.25)
         await self.store.tasks.renew(beat("w-1", outages=(group,)), (), lease_seconds=30)
         await self.store.tasks.renew(beat("w-2"), (), lease_seconds=30)
-        found = await self.store.views.workers(live_within_seconds=10)
-        assert {one.beat.worker: one.beat.outages for one in found} == {"w-1": (group,), "w-2": ()}
+        workers = await self.store.views.workers(live_within_seconds=10)
+        assert {info.beat.worker: info.beat.outages for info in workers} == {
+            "w-1": (group,),
+            "w-2": (),
+        }

@@ -156,9 +156,7 @@ class TriggerLeasing(Contract):
         leased = await self.triggers.start()
         self.clock.advance(LEASE_SECONDS * 10)
         await self.triggers.fire(leased)
-        assert await self.triggers.claim_ids("s-2") == [
-            leased.id
-        ]  # its next time has come
+        assert await self.triggers.claim_ids("s-2") == [leased.id]  # its next time has come
 
     async def test_what_is_given_back_is_free_at_once(self, leased: Trigger) -> None:
         now = self.clock.now()
@@ -179,8 +177,8 @@ class TriggerLeasing(Contract):
 
     async def test_of_many_who_ask_for_one_at_once_one_gets_it(self) -> None:
         trigger = await self.triggers.save_due()
-        asked = (self.triggers.port.acquire_lease(trigger.id, f"s-{n}") for n in range(8))
-        answers = [found for found in await asyncio.gather(*asked) if found is not None]
+        leases = (self.triggers.port.acquire_lease(trigger.id, f"s-{n}") for n in range(8))
+        answers = [answer for answer in await asyncio.gather(*leases) if answer is not None]
         assert [answer.id for answer in answers] == [trigger.id]
         assert await self.triggers.load(trigger) == answers[0]
 

@@ -69,9 +69,9 @@ class TriggerSaving(Contract):
     @pytest.mark.parametrize("schedule", SCHEDULES)
     async def test_every_kind_of_schedule_is_kept(self, schedule: Schedule) -> None:
         saved = await self.triggers.save(schedule=schedule)
-        found = await self.triggers.load(saved)
-        assert (found.schedule, found.kind) == (schedule, saved.kind)
-        assert found == saved
+        loaded = await self.triggers.load(saved)
+        assert (loaded.schedule, loaded.kind) == (schedule, saved.kind)
+        assert loaded == saved
 
     async def test_a_trigger_without_an_id_is_given_one(self) -> None:
         saved = [await self.triggers.save("", tenant=tenant) for tenant in (None, None, "t")]
@@ -199,8 +199,11 @@ class TriggerSaving(Contract):
         outcomes = await self.triggers.port.apply(batch, depth_limit=NO_LIMIT)
         assert [type(outcome) for outcome in outcomes] == [Changed] * 3
         assert await self.triggers.port.find(gone.id) is None
-        found = [await self.triggers.load(old), await self.triggers.load(kept)]
-        assert [(one.reason, one.version) for one in found] == [("new", 2), ("late", 2)]
+        loaded = [await self.triggers.load(old), await self.triggers.load(kept)]
+        assert [(trigger.reason, trigger.version) for trigger in loaded] == [
+            ("new", 2),
+            ("late", 2),
+        ]
         (again,) = await self.triggers.port.apply([remove], depth_limit=NO_LIMIT)
         assert again == TriggerStale(None)
 

@@ -38,8 +38,8 @@ async def count_moves(
 
 
 async def late(driver: StoreDriver) -> dict[Awaited, float]:
-    found = (await driver.store.views.stats()).late_seconds
-    return {kind: round(seconds, 3) for kind, seconds in found.items()}
+    late_seconds = (await driver.store.views.stats()).late_seconds
+    return {kind: round(seconds, 3) for kind, seconds in late_seconds.items()}
 
 
 class Measures(Contract):
@@ -71,19 +71,19 @@ class Measures(Contract):
             build_timings(5, type="a-b", stage="c_d", outcome="undo-failed"),
         ]
         await self.store.admin.observe(said)
-        for one in said:
-            await self.store.admin.observe([one])
-        found = {(one.type, one.stage, one.outcome): one for one in await load_timings(self.store)}
-        assert len(found) == len(said)
-        for one in said:
-            there = found[one.type, one.stage, one.outcome]
-            assert there.counts == tuple(2 * n for n in one.counts)
-            assert there.total_seconds == 2 * one.total_seconds
+        for timing in said:
+            await self.store.admin.observe([timing])
+        observed = {(t.type, t.stage, t.outcome): t for t in await load_timings(self.store)}
+        assert len(observed) == len(said)
+        for timing in said:
+            total = observed[timing.type, timing.stage, timing.outcome]
+            assert total.counts == tuple(2 * n for n in timing.counts)
+            assert total.total_seconds == 2 * timing.total_seconds
 
     async def test_many_who_observe_at_once_lose_nothing(self) -> None:
         await asyncio.gather(*(self.store.admin.observe([build_timings(2)] * 2) for _ in range(10)))
-        (one,) = await load_timings(self.store)
-        assert (one.count, one.total_seconds) == (20, 30.0)
+        (timing,) = await load_timings(self.store)
+        assert (timing.count, timing.total_seconds) == (20, 30.0)
 
     async def test_moves_are_counted_by_queue_and_type(self) -> None:
         for queue, type_ in (("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")):
@@ -221,8 +221,8 @@ class Measures(Contract):
     async def test_of_the_groups_no_more_than_the_limit_are_told(self) -> None:
         for number, error in enumerate(("KeyError", "TimeoutError", "ValueError"), start=1):
             await self.suspend_many(error, number)
-        found = await self.groups(limit=2)
-        assert [(error, count) for error, count, _ in found] == [
+        groups = await self.groups(limit=2)
+        assert [(error, count) for error, count, _ in groups] == [
             ("ValueError", 3),
             ("TimeoutError", 2),
         ]

@@ -118,8 +118,8 @@ class TaskReads(Contract):
 
     async def test_records_are_loaded_in_the_order_asked(self) -> None:
         one, two = await self.driver.submit(), await self.driver.submit()
-        asked = [two.id, "unknown", one.id, two.id]
-        assert list(await self.store.views.load(asked)) == [two, None, one, two]
+        wanted = [two.id, "unknown", one.id, two.id]
+        assert list(await self.store.views.load(wanted)) == [two, None, one, two]
         assert list(await self.store.views.load([])) == []
 
     async def test_a_peek_shows_how_a_task_stands(self) -> None:

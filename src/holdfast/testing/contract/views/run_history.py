@@ -46,17 +46,17 @@ class RunHistory(Contract):
         before = await self.driver.events(task)
         ended = await way(self.driver, task)
         assert ended.status in SETTLED
-        for found in (
+        for record in (
             ended,
             await self.driver.load(task.id),
             (await self.driver.detail(task)).task,
         ):
-            assert (found.lease, found.ran_by, found.settled) == (None, "w-1", True)
-            assert found.fence >= task.fence
+            assert (record.lease, record.ran_by, record.settled) == (None, "w-1", True)
+            assert record.fence >= task.fence
         detail = await self.driver.detail(task)
         assert detail.progress is None
-        told = [name_of(event) for event in detail.events]
-        assert told[: len(before)] == before
+        names = [name_of(event) for event in detail.events]
+        assert names[: len(before)] == before
         assert next(e.worker for e in detail.events if isinstance(e, TaskStarted)) == "w-1"
 
     async def test_who_ran_it_last_stays_when_others_only_look_at_it(self) -> None:
@@ -106,5 +106,5 @@ class RunHistory(Contract):
         assert at.utcoffset() is not None
         assert parked.failure is not None
         assert at.timestamp() == pytest.approx(parked.failure.at, abs=1e-6)
-        found = await self.driver.checkpoint(task)
-        assert [one.at for one in found.failure_history] == [at.timestamp()]
+        checkpoint = await self.driver.checkpoint(task)
+        assert [failure.at for failure in checkpoint.failure_history] == [at.timestamp()]
