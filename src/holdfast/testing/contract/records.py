@@ -51,7 +51,7 @@ class RecordContract(Contract):
     # -- retention
 
     async def test_its_time_counts_from_its_end(self) -> None:
-        await self.records.settle_after(A_YEAR, keep_seconds=100)
+        await self.records.create_settled(after_seconds=A_YEAR, keep_seconds=100)
         self.clock.advance(99)
         assert await self.records.prune() == 0
 

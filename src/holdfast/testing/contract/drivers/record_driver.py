@@ -49,13 +49,10 @@ class RecordDriver(ABC, Generic[Record]):
     async def all_ids(self, **where: Any) -> list[str]:
         """Return the ids of all records, page by page."""
 
-    async def settle_after(self, seconds: float, **fields: Any) -> Record:
+    async def create_settled(self, *, after_seconds: float = 0.0, **fields: Any) -> Record:
         record = await self.start(**fields)
-        self.clock.advance(seconds)
+        self.clock.advance(after_seconds)
         return await self.settle(record)
-
-    async def create_settled(self, **fields: Any) -> Record:
-        return await self.settle(await self.start(**fields))
 
     @abstractmethod
     async def claim(self, owner: str = "", **options: Any) -> DueRecords[Record]:

@@ -122,14 +122,6 @@ class TriggerDriver(RecordDriver[Trigger]):
     def decide_fire(self, trigger: Trigger, **options: Any) -> TriggerChange:
         return self.change(trigger, self.submission(trigger), **options)
 
-    def decide_end(self, trigger: Trigger, **fields: Any) -> TriggerChange:
-        times: dict[str, Any] = {
-            "fire_time": None,
-            "trigger_at": None,
-            "ended_at": self.clock.now(),
-        }
-        return self.change(trigger, status=TriggerStatus.COMPLETED, **(times | fields))
-
     # -- write
 
     async def apply(self, change: TriggerChange, *, depth_limit: int = NO_LIMIT) -> TriggerOutcome:
@@ -145,7 +137,9 @@ class TriggerDriver(RecordDriver[Trigger]):
         return await self.commit(self.decide_fire(trigger))
 
     async def settle(self, record: Trigger, **fields: Any) -> Trigger:
-        return (await self.commit(self.decide_end(record, **fields))).trigger
+        ended: dict[str, Any] = {"status": TriggerStatus.COMPLETED, "ended_at": self.clock.now()}
+        change = self.change(record, fire_time=None, trigger_at=None, **(ended | fields))
+        return (await self.commit(change)).trigger
 
     async def expect_untouched(
         self, change: TriggerChange, *, depth_limit: int = NO_LIMIT

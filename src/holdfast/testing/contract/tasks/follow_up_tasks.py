@@ -23,7 +23,7 @@ from holdfast.domain.task.transition import (
     Submission,
     Transition,
 )
-from holdfast.ports import Filter, Switch, Topic
+from holdfast.ports import Switch, Topic
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver
 from holdfast.testing.contract.tasks.signals import expect_signal
@@ -74,8 +74,7 @@ def with_follower(driver: StoreDriver, transition: Transition, **fields: Any) ->
 
 
 async def follower_ids(driver: StoreDriver) -> list[str]:
-    page = await driver.store.views.find(Filter(queue=FOLLOWERS), limit=100)
-    return [task.id for task in page.tasks]
+    return await driver.find_ids(queue=FOLLOWERS)
 
 
 class FollowUpTasks(Contract):

@@ -191,20 +191,18 @@ class Firing(Contract):
         "place", [Place.HELD, Place.READY, Place.LINE, Place.LATER, Place.LEASED]
     )
     async def test_a_change_is_refused_while_the_last_task_waits_or_runs(
-        self, place: Place
+        self, leased: Trigger, place: Place
     ) -> None:
         last = await place_task(self.driver, place)
         assert (await self.driver.load(last)).place is place
-        leased = await self.triggers.start()
         change = self.triggers.decide_fire(leased, unless_unfinished=last)
         assert await self.triggers.expect_untouched(change) == Overlapping(last)
 
     @pytest.mark.parametrize("place", [Place.PARKED, Place.SETTLED, None])
     async def test_a_change_is_written_when_the_last_task_rests_or_is_gone(
-        self, place: Place | None
+        self, leased: Trigger, place: Place | None
     ) -> None:
         last = await place_task(self.driver, place)
-        leased = await self.triggers.start()
         changed = await self.triggers.commit(
             self.triggers.decide_fire(leased, unless_unfinished=last)
         )
@@ -221,9 +219,8 @@ class Firing(Contract):
         assert await self.triggers.expect_untouched(change, depth_limit=1) == NoRoom("default")
         await self.triggers.commit(change, depth_limit=2)
 
-    async def test_another_queue_that_is_full_hinders_nobody(self) -> None:
+    async def test_another_queue_that_is_full_hinders_nobody(self, leased: Trigger) -> None:
         await self.driver.submit(queue="other")
-        leased = await self.triggers.start()
         await self.triggers.commit(self.triggers.decide_fire(leased), depth_limit=1)
 
     async def test_a_key_used_before_needs_no_room(self, leased: Trigger) -> None:
@@ -235,16 +232,14 @@ class Firing(Contract):
         saved = await self.triggers.save()
         await self.triggers.commit(self.triggers.change(saved), depth_limit=0)
 
-    async def test_the_version_is_compared_first(self) -> None:
+    async def test_the_version_is_compared_first(self, leased: Trigger) -> None:
         last = (await self.driver.submit()).id
-        leased = await self.triggers.start()
         old = replace(leased, version=leased.version - 1)
         change = self.triggers.decide_fire(old, unless_unfinished=last)
         assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), TriggerStale)
 
-    async def test_the_last_task_is_looked_at_before_the_queue(self) -> None:
+    async def test_the_last_task_is_looked_at_before_the_queue(self, leased: Trigger) -> None:
         last = (await self.driver.submit()).id
-        leased = await self.triggers.start()
         change = self.triggers.decide_fire(leased, unless_unfinished=last)
         assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), Overlapping)
 
@@ -268,9 +263,8 @@ class FiringInOneStep(Contract):
         assert await self.triggers.expect_untouched(change, depth_limit=2) == NoRoom("default")
         await self.triggers.commit(change, depth_limit=3)
 
-    async def test_one_full_queue_of_two_takes_nothing(self) -> None:
+    async def test_one_full_queue_of_two_takes_nothing(self, leased: Trigger) -> None:
         await self.driver.submit(queue="full")
-        leased = await self.triggers.start()
         batch = [
             self.triggers.submission(leased, key=f"{leased.id}@{q}", queue=q)
             for q in ("free", "full")
