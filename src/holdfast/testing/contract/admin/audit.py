@@ -156,7 +156,7 @@ class AuditChain(Contract):
 
     async def test_what_a_driver_tells_of_its_plan_is_in_the_chain(self, plan: Plan) -> None:
         entry = self.plans.audit(plan, "pause")
-        await self.plans.commit(await self.plans.decide(plan, next=PlanNext.LOOK, audit=entry))
+        await self.plans.drive(plan, next=PlanNext.LOOK, audit=entry)
         assert entries(await read_chain(self.store)) == [entry]
 
     async def test_what_a_person_did_to_a_trigger_is_in_the_chain_once(self) -> None:

@@ -143,7 +143,7 @@ class Switching(Contract):
             "default"
         )
         await self.switches.on(INTAKE)
-        await self.triggers.commit(self.triggers.decide_fire(leased))
+        await self.triggers.fire(leased)
 
     async def test_a_trigger_fires_into_all_of_its_queues_or_none(self, leased: Trigger) -> None:
         await self.switches.off(INTAKE, "slow")

@@ -133,8 +133,10 @@ class TriggerDriver(RecordDriver[Trigger]):
         assert isinstance(outcome, Changed), f"{change.after.id}: {outcome}"
         return outcome
 
-    async def fire(self, trigger: Trigger) -> Changed:
-        return await self.commit(self.decide_fire(trigger))
+    async def fire(
+        self, trigger: Trigger, *, depth_limit: int = NO_LIMIT, **options: Any
+    ) -> Changed:
+        return await self.commit(self.decide_fire(trigger, **options), depth_limit=depth_limit)
 
     async def settle(self, record: Trigger, **fields: Any) -> Trigger:
         ended: dict[str, Any] = {"status": TriggerStatus.COMPLETED, "ended_at": self.clock.now()}

@@ -46,7 +46,7 @@ class Requesting(Contract):
         assert isinstance(answer, Stale)
         assert answer.task is not None
         assert answer.task.lease == held.lease
-        anew = await self.driver.commit(await self.driver.done(answer.task, "paid"))
+        anew = await self.driver.finish_stage(answer.task, "paid")
         stages = (await self.driver.detail(held)).stages
         assert [(stage.name, stage.result) for stage in stages] == [("one", b'"paid"')]
         rested = await self.driver.commit(decide.boundary(anew, now=self.clock.now()))

@@ -94,7 +94,7 @@ class Firing(Contract):
     async def test_a_key_used_before_is_no_hindrance(self, leased: Trigger) -> None:
         first = self.triggers.submission(leased)
         await self.driver.insert(first)
-        changed = await self.triggers.commit(self.triggers.decide_fire(leased))
+        changed = await self.triggers.fire(leased)
         assert changed.tasks == (Existing(first.task.id),)
         assert await self.triggers.load(leased) == changed.trigger
         again = await self.triggers.take(leased)
@@ -203,14 +203,12 @@ class Firing(Contract):
         self, leased: Trigger, place: Place | None
     ) -> None:
         last = await place_task(self.driver, place)
-        changed = await self.triggers.commit(
-            self.triggers.decide_fire(leased, unless_unfinished=last)
-        )
+        changed = await self.triggers.fire(leased, unless_unfinished=last)
         assert isinstance(changed.tasks[0], Inserted)
 
     async def test_a_task_that_was_never_there_hinders_nobody(self, leased: Trigger) -> None:
         unknown = self.triggers.submission(leased).task.id
-        await self.triggers.commit(self.triggers.decide_fire(leased, unless_unfinished=unknown))
+        await self.triggers.fire(leased, unless_unfinished=unknown)
 
     async def test_a_full_queue_takes_neither_the_task_nor_the_change(self) -> None:
         await self.driver.submit()
@@ -221,11 +219,11 @@ class Firing(Contract):
 
     async def test_another_queue_that_is_full_hinders_nobody(self, leased: Trigger) -> None:
         await self.driver.submit(queue="other")
-        await self.triggers.commit(self.triggers.decide_fire(leased), depth_limit=1)
+        await self.triggers.fire(leased, depth_limit=1)
 
     async def test_a_key_used_before_needs_no_room(self, leased: Trigger) -> None:
         await self.driver.insert(self.triggers.submission(leased))
-        await self.triggers.commit(self.triggers.decide_fire(leased), depth_limit=1)
+        await self.triggers.fire(leased, depth_limit=1)
 
     async def test_a_change_without_tasks_needs_no_room(self) -> None:
         await self.driver.submit()
