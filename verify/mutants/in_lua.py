@@ -150,7 +150,7 @@ LUA_MUTANTS = [
         (
             "status-not-indexed",
             "the index of status is not kept",
-            "if after then put_in(with_status(after), id) end",
+            "if after then put_in(K.by_status(after), id) end",
             "",
         ),
         (

@@ -91,18 +91,11 @@ end
 
 -- Only what has settled ever expires.
 local function keep()
+  local is_settled, list = t.next == PLAN_NEXT.settled, K.plans_settled
   for _, name in ipairs(plan_key_names(id)) do
-    if t.next == PLAN_NEXT.settled then
-      call('EXPIRE', name, t.seconds)
-    else
-      call('PERSIST', name)
-    end
+    if is_settled then call('EXPIRE', name, t.seconds) else call('PERSIST', name) end
   end
-  if t.next == PLAN_NEXT.settled then
-    put_in(K.plans_settled, t.listed, t.till)
-  else
-    take_from(K.plans_settled, t.listed)
-  end
+  if is_settled then put_in(list, t.listed, t.till) else take_from(list, t.listed) end
 end
 
 get_through()

@@ -4,8 +4,8 @@
 -- (`lease_until`), what is kept beside the record (`bodies`), `complaints` (each the `invariant`,
 -- a `message`, and whether it was `mended`), and whether it `runs`. This script looks only for
 -- what is missing; examine_members.lua finds what is too much.
--- uses: grave numbers server record time write_batch queue_entry departure record_changes
---   lost_lease
+-- uses: grave numbers server record time delivery tenant_place write_batch queue_entry departure
+--   record_changes lost_lease
 -- keys: active back by_cause by_day by_error by_plan by_status by_tenant ckpt_meta events fences
 --   key_of leases line lock meta payload resting retry settled stages stream suspended
 --   switches task
@@ -24,9 +24,8 @@ end
 local function member_of(key, member, score, name)
   local found = call('ZSCORE', key, member)
   if found and tonumber(found) == tonumber(score) then return end
-  complain('I11', 'is not in ' .. name .. (found and ' where it should be' or ''), function()
-    call('ZADD', key, score, member)
-  end)
+  local says = 'is not in ' .. name .. (found and ' where it should be' or '')
+  complain('I11', says, call, 'ZADD', key, score, member)
 end
 
 local function indexes(r)
@@ -36,9 +35,7 @@ local function indexes(r)
   if r.planId then member_of(K.by_plan(r.planId), r.id, 0, 'the index of its plan') end
   if r.error then member_of(K.by_error(r.error), r.id, 0, 'the index of its error') end
   if call('SISMEMBER', K.by_day(day), r.id) == 0 then
-    complain('I11', 'is not in the index of its day', function()
-      call('SADD', K.by_day(day), r.id)
-    end)
+    complain('I11', 'is not in the index of its day', call, 'SADD', K.by_day(day), r.id)
   end
   if tonumber(r.suspendedAt) then
     member_of(K.suspended, r.id, r.suspendedAt, 'the list of the suspended')
@@ -52,9 +49,7 @@ end
 local function numbers(r)
   local function at_least(key, field, number, name)
     if tonumber(call('HGET', key, field) or '0') < number then
-      complain('I11', name .. ' may be given out twice', function()
-        call('HSET', key, field, whole(number))
-      end)
+      complain('I11', name .. ' may be given out twice', call, 'HSET', key, field, whole(number))
     end
   end
   at_least(K.meta, 'order', tonumber(r.order), 'its number')
@@ -78,18 +73,13 @@ local function key(r)
   elseif string.sub(owner, 1, #r.id + 1) ~= r.id .. ' ' then
     complain('I10', 'does not own its key ' .. r.key .. ': ' .. owner .. ' does')
   elseif r.place ~= PLACE.settled and call('PTTL', name) >= 0 then
-    complain('I10', 'owns its key for a while only', function() call('PERSIST', name) end)
+    complain('I10', 'owns its key for a while only', call, 'PERSIST', name)
   end
 end
 
 -- Places that move it come last: what they change has been looked at by then.
 
 local function lost(r) return lose_lease(r, lose, event, false) end
-
-local function is_leased(id, tenant)
-  local a = try('HMGET', K.task(id), 'place', 'tenantId')
-  return not a.err and a[1] == PLACE.leased and a[2] == tenant
-end
 
 local function leased(r)
   if not call('ZSCORE', K.leases, r.id) then
@@ -98,25 +88,19 @@ local function leased(r)
     return complain('I3', 'is leased without a lease', lost, r)
   end
   if r.entry and #try('XRANGE', K.stream(r.queue), r.entry, r.entry) == 0 then
-    complain('I11', 'runs, and its entry in the queue is gone', function()
-      set(r, {'entry', ''})
-    end)
+    complain('I11', 'runs, and its entry in the queue is gone', set, r, {'entry', ''})
   end
   if not r.tenantId then return end
-  local function runs_alone(name, says, put)
+  local function runs_alone(says, name, ...)
     local other = call('GET', name)
     if other == r.id then return end
-    complain('I2', 'runs, but ' .. (other or 'nobody') .. says .. r.tenantId, function()
-      if other and is_leased(other, r.tenantId) then return false end
-      put()
-    end)
+    complain('I2', 'runs, but ' .. (other or 'nobody') .. says .. r.tenantId, function(...)
+      if other and place_for(r.tenantId, other) == PLACE.leased then return false end
+      call('SET', name, r.id, ...)
+    end, ...)
   end
-  runs_alone(K.active(r.tenantId), ' is active for ', function()
-    call('SET', K.active(r.tenantId), r.id)
-  end)
-  runs_alone(K.lock(r.tenantId), ' holds the lock of ', function()
-    call('SET', K.lock(r.tenantId), r.id, 'EX', lock_seconds)
-  end)
+  runs_alone(' is active for ', K.active(r.tenantId))
+  runs_alone(' holds the lock of ', K.lock(r.tenantId), 'EX', lock_seconds)
 end
 
 local function later_than(entry, other)
@@ -128,14 +112,7 @@ end
 
 local function last_read(queue)
   if not passed_over[queue] then
-    local last = '0-0'
-    local groups = try('XINFO', 'GROUPS', K.stream(queue))
-    for _, group in ipairs(groups.err and {} or groups) do
-      local facts = {}
-      for i = 1, #group, 2 do facts[group[i]] = group[i + 1] end
-      if facts.name == GROUP then last = facts['last-delivered-id'] end
-    end
-    passed_over[queue] = last
+    passed_over[queue] = last_delivered(K.stream(queue)) or '0-0'
   end
   return passed_over[queue]
 end
@@ -236,9 +213,7 @@ local function examine(r)
     complain('I1', 'is ' .. r.place .. ', and settled at ' .. r.settledAt)
   end
   if r.place ~= PLACE.settled and call('PTTL', K.task(r.id)) >= 0 then
-    complain('I1', 'is not settled, and the server will delete it', function()
-      call('PERSIST', K.task(r.id))
-    end)
+    complain('I1', 'is not settled, and the server will delete it', call, 'PERSIST', K.task(r.id))
   end
   indexes(r)
   numbers(r)

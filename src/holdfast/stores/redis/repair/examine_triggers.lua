@@ -1,7 +1,7 @@
 -- examine_triggers: Compares the records of triggers with the lists that they are in.
 -- ARGV 2 "1": mend, 3 the statuses of LEASE, 4… ids. Answers for each the `type` of its key, its
 -- `fields`, and `complaints`.
--- uses: milliseconds numbers server
+-- uses: answers milliseconds numbers server
 -- keys: trigger triggers triggers_declared triggers_due triggers_ended triggers_leased
 
 local fix, waits = ARGV[2] == '1', cmsgpack.unpack(ARGV[3])
@@ -47,6 +47,4 @@ local function look(id)
   return {'type', kind, 'fields', fields, 'complaints', complaints}
 end
 
-local answers = {}
-for i = 4, #ARGV do answers[i - 3] = look(ARGV[i]) end
-return answers
+return answer_each(4, look)

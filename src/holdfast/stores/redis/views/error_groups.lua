@@ -1,7 +1,7 @@
 -- error_groups: Reads the groups of suspended tasks.
 -- ARGV 2… fingerprints. Answers for each nothing, or how many tasks it has suspended (`count`),
 -- and the `id` and the `fields` of the newest that can be read.
--- uses: server foreign_keys record
+-- uses: answers server foreign_keys record
 -- keys: by_cause
 
 local LOOK = 10
@@ -15,6 +15,4 @@ local function cause(fingerprint)
   return false
 end
 
-local answers = {}
-for i = 2, #ARGV do answers[i - 1] = cause(ARGV[i]) end
-return answers
+return answer_each(2, cause)

@@ -1,7 +1,7 @@
 -- load: Reads records of tasks.
 -- ARGV 2… ids. Answers for each nothing, its `fields` and the end of its lease (`lease_until`), or
 -- what is `wrong`.
--- uses: server
+-- uses: answers server
 -- keys: leases task
 
 local function look(id)
@@ -10,6 +10,4 @@ local function look(id)
   return #fields > 0 and {'fields', fields, 'lease_until', call('ZSCORE', K.leases, id)}
 end
 
-local answers = {}
-for i = 2, #ARGV do answers[i - 1] = look(ARGV[i]) end
-return answers
+return answer_each(2, look)

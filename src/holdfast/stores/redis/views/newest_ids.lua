@@ -2,10 +2,8 @@
 -- one of them.
 -- ARGV 2 from where on, 3 how many of each, 4… sorted sets of ids. Answers for each its ids, the
 -- greatest first.
--- uses: server
+-- uses: answers server
 
-local answers = {}
-for i = 4, #ARGV do
-  answers[i - 3] = call('ZREVRANGEBYLEX', ARGV[i], ARGV[2], '-', 'LIMIT', 0, ARGV[3])
-end
-return answers
+return answer_each(4, function(index)
+  return call('ZREVRANGEBYLEX', index, ARGV[2], '-', 'LIMIT', 0, ARGV[3])
+end)

@@ -1,7 +1,7 @@
 -- peek: Reads the status and the result of tasks, also of those that are pruned.
 -- ARGV 2… ids. Answers for each nothing, what is `wrong`, or its `status`, `result`, `failure` and
 -- `reason`.
--- uses: server
+-- uses: answers server
 -- keys: result task tombstone
 
 local function peek(key, id)
@@ -15,9 +15,4 @@ local function peek(key, id)
   return {'status', found[1], 'result', found[2], 'failure', found[3], 'reason', found[4]}
 end
 
-local answers = {}
-for i = 2, #ARGV do
-  local id = ARGV[i]
-  answers[i - 1] = peek(K.task(id), id) or peek(K.tombstone(id), id)
-end
-return answers
+return answer_each(2, function(id) return peek(K.task(id), id) or peek(K.tombstone(id), id) end)

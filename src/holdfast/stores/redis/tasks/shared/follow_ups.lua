@@ -2,8 +2,7 @@
 -- switched off or unusable.
 -- uses: submissions
 
--- Those that follow from what happens to another. That is not refused for a queue that is full, shut
--- or unusable. To be called before anything is written: the key that is in their way.
+-- The key that is in their way; to be asked for before anything is written.
 local function in_way_of(follows)
   for _, s in ipairs(follows) do
     local met = met_before(s)

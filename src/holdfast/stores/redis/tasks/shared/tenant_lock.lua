@@ -8,7 +8,6 @@ local function unlock(r)
   end
 end
 
--- A tenant's lock is held while a task of it is leased.
 local function count_lock(r, by)
   if r.tenantId then count(r.queue, 'locks', by) end
 end

@@ -21,14 +21,11 @@ end
 
 local function forget_trigger(id)
   call('DEL', K.trigger(id), K.trigger_lease(id))
-  take_from(K.triggers, id)
-  take_from(K.triggers_declared, id)
-  take_from(K.triggers_due, id)
-  take_from(K.triggers_leased, id)
-  take_from(K.triggers_ended, id)
+  local lists = {K.triggers, K.triggers_declared, K.triggers_due, K.triggers_leased, K.triggers_ended}
+  for _, list in ipairs(lists) do take_from(list, id) end
 end
 
--- Out of the sight of those who look for what is due. Its record stays, for the doctor.
+-- Takes a trigger out of the lists of what is due. Its record stays, for the doctor.
 local function set_trigger_aside(id)
   take_from(K.triggers_due, id)
   take_from(K.triggers_leased, id)

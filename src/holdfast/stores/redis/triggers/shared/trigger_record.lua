@@ -13,10 +13,7 @@ local function write_trigger(t)
   if #t.gone > 0 then call('HDEL', K.trigger(t.id), unpack(t.gone)) end
   written = written + 1
   place_trigger(t)
-  if t.declared then
-    put_in(K.triggers_declared, t.id)
-  else
-    take_from(K.triggers_declared, t.id)
-  end
+  local declared = K.triggers_declared
+  if t.declared then put_in(declared, t.id) else take_from(declared, t.id) end
   if t.due then ring_if_first(t.due) end
 end
