@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, cast, get_args, get
 from weakref import WeakKeyDictionary
 
 import msgspec
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Secret, TypeAdapter, ValidationError
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import PydanticSerializationError
 from pydantic_core.core_schema import ErrorType
@@ -30,10 +30,9 @@ from holdfast.encoding.comparison import Comparison
 from holdfast.encoding.secret_values import (
     ASTERISKS,
     SECRETS,
-    as_secrets,
     mark_secrets,
     mentions_secrets,
-    remove_marks,
+    replace_marks,
 )
 from holdfast.encoding.simple_types import Trust, has_floats, holds_any, trust_in, trust_in_structs
 
@@ -113,7 +112,7 @@ class Codec(Generic[T]):
 
     def encode_marked(self, plain: Any) -> bytes:
         """Return the bytes of a JSON value whose secrets may be under the marks that are stored."""
-        return self.encode(remove_marks(plain))
+        return self.encode(replace_marks(plain))
 
     def decode(self, body: bytes) -> T:
         try:
@@ -178,7 +177,7 @@ class Codec(Generic[T]):
         if not self._has_secrets:
             return self._adapter.validator.validate_json(body)
         plain = msgspec.json.decode(body)
-        value = self._adapter.validator.validate_json(msgspec.json.encode(remove_marks(plain)))
+        value = self._adapter.validator.validate_json(msgspec.json.encode(replace_marks(plain)))
         if ASTERISKS.encode() in body and _is_lost(value, plain):
             raise SerialisationError(
                 f"stored value is no {self.declared!r}: in the place of a secret it has only "
@@ -252,7 +251,7 @@ class UntypedCodec(Codec[Any]):
 
     def decode(self, body: bytes) -> Any:
         plain = super().decode(body)
-        return as_secrets(plain) if SECRET_MARK.encode() in body else plain
+        return replace_marks(plain, Secret) if SECRET_MARK.encode() in body else plain
 
 
 def _dump(

@@ -6,7 +6,7 @@ whoever shows a record hides it (`domain/redaction.py`) without knowing the task
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pydantic_core
@@ -34,8 +34,10 @@ def mentions_secrets(schema: Any) -> bool:
 
 
 def mark_secrets(shown: Any, kept: Any, what: str) -> tuple[Any, int]:
-    """``shown`` is JSON with asterisks, ``kept`` the same with the secrets still in it: the JSON
-    with each secret under its mark, and how many there are."""
+    """Return the JSON with each secret under its mark, and how many there are.
+
+    ``shown`` is JSON with asterisks, ``kept`` the same value with the secrets still in it.
+    """
     if isinstance(kept, SECRETS):
         return {SECRET_MARK: _plain(kept.get_secret_value(), what)}, 1
     if isinstance(shown, dict) and isinstance(kept, Mapping) and len(shown) == len(kept):
@@ -51,24 +53,16 @@ def mark_secrets(shown: Any, kept: Any, what: str) -> tuple[Any, int]:
     return shown, 0
 
 
-def remove_marks(plain: Any) -> Any:
-    """Return the JSON without the marks, as the declared type reads it."""
+def replace_marks(plain: Any, reveal: Callable[[Any], Any] = lambda secret: secret) -> Any:
+    """Return the JSON with what ``reveal`` makes of each secret in place of its mark.
+
+    A declared type reads the secret itself; a reader without one is given a `Secret`.
+    """
     if isinstance(plain, dict):
         if len(plain) == 1 and SECRET_MARK in plain:
-            return plain[SECRET_MARK]
-        return {name: remove_marks(item) for name, item in plain.items()}
-    if isinstance(plain, list):
-        return [remove_marks(item) for item in plain]
-    return plain
-
-
-def as_secrets(plain: Any) -> Any:
-    """Return the JSON with secrets in place of the marks, for readers without the declared type."""
-    if isinstance(plain, dict):
-        if len(plain) == 1 and SECRET_MARK in plain:
-            return Secret(plain[SECRET_MARK])
-        return {name: as_secrets(item) for name, item in plain.items()}
-    return [as_secrets(item) for item in plain] if isinstance(plain, list) else plain
+            return reveal(plain[SECRET_MARK])
+        return {name: replace_marks(item, reveal) for name, item in plain.items()}
+    return [replace_marks(item, reveal) for item in plain] if isinstance(plain, list) else plain
 
 
 def _plain(secret: Any, what: str) -> Any:
