@@ -56,8 +56,8 @@ DEFECTS = (
     Defect(
         "P4",
         RECORD,
-        '_Field("lastCompletedStageIndex", str, int)',
-        '_Field("lastStage", str, int)',
+        'Field("lastCompletedStageIndex", str, int)',
+        'Field("lastStage", str, int)',
         "tests/stores/redis/tasks/test_documents.py::test_the_record_is_a_hash_with_the_documents_fields",
     ),
     Defect(

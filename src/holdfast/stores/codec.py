@@ -86,7 +86,7 @@ _decode_name = _reader(_Named, "_Named")
 
 
 def or_none(decode: Callable[[S], T], body: S) -> T | None:
-    """None: it cannot be read, and a line in the log says so."""
+    """Return the decoded record; None: it cannot be read, which is logged."""
     try:
         return decode(body)
     except SerialisationError as error:

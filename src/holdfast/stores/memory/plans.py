@@ -179,7 +179,8 @@ class MemoryPlans:
                 and (not statuses or plan.status in statuses)
             ]
             page, more = tuple(found[:limit]), len(found) > limit
-            return PlanPage(plans=page, cursor=_cursor_after(page[-1]) if more else None)
+            end = f"{page[-1].created_at!r} {page[-1].id}" if more else None
+            return PlanPage(plans=page, cursor=end)
 
 
 def _check(plan: Plan) -> None:
@@ -206,10 +207,6 @@ def may_be_woken(plan: Plan) -> bool:
 
 def _mark(plan: Plan) -> tuple[float, str]:
     return plan.created_at, plan.id
-
-
-def _cursor_after(plan: Plan) -> str:
-    return f"{plan.created_at!r} {plan.id}"
 
 
 def _faults(shelf: PlanShelf) -> list[str]:

@@ -8,6 +8,7 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.audit import Anchor, Audit, AuditLink, link_entry
 from holdfast.domain.plan.events import PlanEvent
@@ -26,15 +27,7 @@ from holdfast.domain.task.transition import (
     Submission,
 )
 from holdfast.domain.trigger.trigger import Trigger
-from holdfast.ports import (
-    Beat,
-    Claimed,
-    Clock,
-    Switch,
-    SwitchSetting,
-    Timings,
-    Topic,
-)
+from holdfast.ports import Beat, Claimed, Clock, Switch, SwitchSetting, Timings, Topic
 from holdfast.stores.signals import Signals
 
 TOMBSTONE_SECONDS = 24 * 3600
@@ -98,7 +91,7 @@ class MemoryState:
         self.workers: dict[str, tuple[Beat, float]] = {}
         self.claims: dict[str, tuple[str, list[Claimed]]] = {}
         self.base = Anchor()  # what the oldest link hangs on
-        self.base_at: float | None = None  # of the newest that was cleaned up
+        self.base_at: float | None = None  # the time of the newest entry that was pruned
         self.links: list[AuditLink] = []
         self.switches: dict[tuple[Switch, str], SwitchSetting] = {}
         self.plans: dict[str, PlanShelf] = {}
@@ -111,10 +104,10 @@ class MemoryState:
         self.order = 0
 
     def now(self) -> float:
-        """The store's clock, which judges leases and due times: a wall clock nobody can set."""
+        """Return the time that judges leases and due times: a wall clock that nobody can set."""
         return self.clock.steady() + self.offset_seconds
 
-    # -- what is let in
+    # -- submissions
 
     def insert(self, submission: Submission, depth_limit: int) -> Insertion:
         task = submission.task
@@ -138,7 +131,7 @@ class MemoryState:
 
     def let_in(self, submission: Submission) -> None:
         self.order += 1
-        task = msgspec.structs.replace(submission.task, order=self.order)
+        task = replace(submission.task, order=self.order)
         self.bodies[task.id] = TaskBodies(payload=submission.payload, digest=submission.digest)
         if task.key is not None:
             self.keys[task.tenant, task.key] = task.id
@@ -146,7 +139,7 @@ class MemoryState:
             self.tenants[task.tenant].tasks += 1
         self.log(submission.events, request=task.id)
         if submission.held:
-            self.tasks[task.id] = msgspec.structs.replace(task, place=Place.HELD)
+            self.tasks[task.id] = replace(task, place=Place.HELD)
         else:
             self.enter(task)
 
@@ -158,11 +151,11 @@ class MemoryState:
             tenant = self.tenants[task.tenant]
             tenant.resting.pop(task.id, None)
             if self.must_wait(task):
-                self.tasks[task.id] = msgspec.structs.replace(task, place=Place.LINE)
+                self.tasks[task.id] = replace(task, place=Place.LINE)
                 insort(tenant.line, (task.order, task.id))
                 return
             tenant.active = task.id
-        self.tasks[task.id] = msgspec.structs.replace(task, place=Place.READY)
+        self.tasks[task.id] = replace(task, place=Place.READY)
         self.ready[task.queue][task.id] = None
         self.signals.notify(Topic.READY)
 
@@ -218,12 +211,12 @@ class MemoryState:
         counted: bool = True,
         **changes: object,
     ) -> Task:
-        """One of the store's own moves, with its event."""
+        """Make one of the store's own moves, with its event."""
         now = self.clock.now()
         status = move.to[task.status]
         if status is not task.status:
             changes["status_since"] = now
-        after = msgspec.structs.replace(
+        after = replace(
             task,
             status=status,
             version=task.version + 1,
@@ -283,14 +276,14 @@ class MemoryState:
         return sum(t.queue == queue and t.place in WAITING for t in self.tasks.values())
 
     def first_of(self, tenant: str | None, key: str) -> str | None:
-        """The task that this key belongs to, if its time is not over."""
+        """Return the task that a key belongs to, if its time is not over."""
         task_id = self.keys.get((tenant, key))
         if task_id is None or task_id in self.tasks:
             return task_id
         return task_id if self.tombstones[task_id].until > self.clock.now() else None
 
     def is_new(self, task: Task) -> bool:
-        """Neither its id nor its key was used before."""
+        """Return whether neither the id nor the key of a task was used before."""
         if task.id in self.tasks or task.id in self.tombstones:
             return False
         return task.key is None or self.first_of(task.tenant, task.key) is None
@@ -305,7 +298,7 @@ class MemoryState:
         if until > self.clock.now():
             request = bodies.events[-1][0]
             self.tombstones[task_id] = Tombstone(
-                task=msgspec.structs.replace(task, place=Place.SETTLED),
+                task=replace(task, place=Place.SETTLED),
                 digest=bodies.digest,
                 result=bodies.result,
                 request=request,
@@ -316,7 +309,7 @@ class MemoryState:
         self.forget_one(task.tenant)
 
     def forget_one(self, name: str | None) -> None:
-        """One task less; with the last one its tenant is forgotten."""
+        """Count one task of a tenant less; with the last one the tenant is forgotten."""
         if name is not None:
             tenant = self.tenants[name]
             tenant.tasks -= 1

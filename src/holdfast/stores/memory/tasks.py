@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.crashes import SUSPECT_FROM, is_counted
@@ -22,14 +22,7 @@ from holdfast.domain.task.transition import (
     Submission,
     Transition,
 )
-from holdfast.ports import (
-    Beat,
-    Claimed,
-    Due,
-    Renewal,
-    Switch,
-    Topic,
-)
+from holdfast.ports import Beat, Claimed, Due, Renewal, Switch, Topic
 from holdfast.stores import codec
 from holdfast.stores.memory.state import MemoryState
 
@@ -66,7 +59,7 @@ class MemoryTasks:
             return claimed
 
     def _claimable(self, queue: str, limit: int) -> list[str]:
-        """The first in the queue, without those of tenants that are held."""
+        """Return the first tasks in a queue, without those of tenants that are held."""
         free = (
             i for i in self._state.ready[queue] if not self._is_held(self._state.tasks[i].tenant)
         )
@@ -185,28 +178,20 @@ class MemoryTasks:
 
     def _put(self, before: Task, transition: Transition) -> None:
         """Write the record and put it in its place."""
-        after = transition.after
+        after = replace(transition.after, order=before.order, fence=before.fence)
         if transition.next is Next.STAY:
-            kept = {
-                "place": before.place,
-                "lease": before.lease,
-                "due": before.due,
-                "order": before.order,
-                "fence": before.fence,
-            }
-            self._state.tasks[after.id] = msgspec.structs.replace(after, **kept)
+            after = replace(after, place=before.place, lease=before.lease, due=before.due)
+            self._state.tasks[after.id] = after
             return
         self._state.take_out(before)
         place = PLACE_AFTER[transition.next]
-        after = msgspec.structs.replace(
-            after, place=place, lease=None, due=None, order=before.order, fence=before.fence
-        )
+        after = replace(after, place=place, lease=None, due=None)
         self._state.bodies[after.id].progress = None
         if place is Place.READY:
             self._state.enter(after)
         elif place is Place.LATER:
             due = self._state.now() + transition.delay_seconds
-            self._state.rest(msgspec.structs.replace(after, due=due))
+            self._state.rest(replace(after, due=due))
             self._state.signals.notify(Topic.READY)
         else:
             self._state.rest(after)
@@ -223,8 +208,8 @@ class MemoryTasks:
         task = self._state.tasks.get(renewal.task_id)
         if task is None or task.lease is None or task.lease.id != renewal.lease_id:
             return False
-        lease = msgspec.structs.replace(task.lease, until=until)
-        self._state.tasks[task.id] = msgspec.structs.replace(task, lease=lease)
+        lease = replace(task.lease, until=until)
+        self._state.tasks[task.id] = replace(task, lease=lease)
         if renewal.progress is not None:
             self._state.bodies[task.id].progress = renewal.progress
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.checkpoint import Checkpoint
@@ -73,9 +73,7 @@ class MemoryViews:
             if bodies is None or bodies.checkpoint is None:
                 return None
             durations = {s.name: round(s.duration_seconds * 1000) for s in bodies.stages.values()}
-            return msgspec.structs.replace(
-                ckpt.decode(bodies.checkpoint), stage_durations=durations
-            )
+            return replace(ckpt.decode(bodies.checkpoint), stage_durations=durations)
 
     async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
         with self._lock:
@@ -141,7 +139,10 @@ class MemoryViews:
                     if ids
                 },
                 now=self._state.now(),
-                checkpoints=sum(self._has_checkpoint(task) for task in tasks),
+                checkpoints=sum(
+                    not task.settled and self._state.bodies[task.id].checkpoint is not None
+                    for task in tasks
+                ),
                 locks=sum(task.place is Place.LEASED and task.tenant is not None for task in tasks),
                 timings=tuple(self._state.timings.values()),
                 late_seconds=late(self._waits()),
@@ -157,9 +158,6 @@ class MemoryViews:
             Awaited.TRIGGER: triggers.next_look_seconds(self._state),
             Awaited.PLAN: plans.next_look_seconds(self._state),
         }
-
-    def _has_checkpoint(self, task: Task) -> bool:
-        return not task.settled and self._state.bodies[task.id].checkpoint is not None
 
     async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:
         with self._lock:

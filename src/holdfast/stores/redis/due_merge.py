@@ -13,8 +13,8 @@ import msgspec
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis.partition import Partition, Partitions, try_all
 
-AWAY_SECONDS = 5.0  # what a partition that is away has is looked for that often
-ROUNDS = 10  # others may be faster than we
+AWAY_SECONDS = 5.0  # a partition that does not answer is asked again so often
+ROUNDS = 10  # other processes may take what we have just found
 
 log = logging.getLogger("holdfast.stores.redis.dues")
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DueItems(msgspec.Struct, Generic[T], frozen=True):
-    """``items``: handed out, or, of a look, only when each is due."""
+    """Items that were handed out, or only the times at which they are due."""
 
     items: list[T]
     next_seconds: float | None
@@ -32,22 +32,22 @@ def seconds_of(wait: bytes) -> float | None:
     return float(wait) if wait else None
 
 
-Look = Callable[[Partition, int], Awaitable[DueItems[Any]]]
+FindDue = Callable[[Partition, int], Awaitable[DueItems[Any]]]
 Take = Callable[[Partition, int], Awaitable[DueItems[T]]]
 
 
-async def hand_out(parts: Partitions, limit: int, look: Look, take: Take[T]) -> DueItems[T]:
-    """The earliest of all partitions, at most ``limit``. One that is away stops no other."""
+async def hand_out(parts: Partitions, limit: int, find: FindDue, take: Take[T]) -> DueItems[T]:
+    """Hand out the earliest of all partitions; one that does not answer stops no other."""
     if len(parts) == 1:
         return await take(parts.first, limit)
     items: list[T] = []
     waits: list[float] = []
     for _ in range(ROUNDS):
-        looked, missed = await _try_each([look(part, limit) for part in parts], needed=not items)
+        looked, missed = await _try_each([find(part, limit) for part in parts], needed=not items)
         shares = _shares(parts, looked, limit - len(items))
-        asked = [take(part, number) for part, number in shares.items()]
-        taken, missed_then = await _try_each(asked, needed=False)
-        items += [one for some in taken if not isinstance(some, StoreError) for one in some.items]
+        calls = [take(part, number) for part, number in shares.items()]
+        taken, missed_then = await _try_each(calls, needed=False)
+        items += [item for some in taken if not isinstance(some, StoreError) for item in some.items]
         waits = _waits(parts, looked, dict(zip(shares, taken, strict=True)))
         if missed := missed_then or missed:
             log.warning("part of the store does not answer; what is due there waits: %s", missed)
@@ -58,15 +58,15 @@ async def hand_out(parts: Partitions, limit: int, look: Look, take: Take[T]) -> 
 
 
 async def _try_each(
-    asked: Sequence[Awaitable[DueItems[T]]], *, needed: bool
+    calls: Sequence[Awaitable[DueItems[T]]], *, needed: bool
 ) -> tuple[list[DueItems[T] | StoreError], StoreError | None]:
     """Await all: one that fails keeps nothing back that others have handed out."""
     try:
-        return await try_all(asked)
+        return await try_all(calls)
     except StoreError as error:
         if needed:
             raise
-        return [error] * len(asked), error
+        return [error] * len(calls), error
 
 
 def _shares(
@@ -132,14 +132,14 @@ async def leaf(
     found: list[tuple[str, T]] = []
     seen, look_limit = 0, max(limit + 1, LOOK_LIMIT)
     while seen < look_limit:
-        asked = min(PAGE, look_limit - seen)
-        names = await walk(cursor, asked)
+        wanted = min(PAGE, look_limit - seen)
+        names = await walk(cursor, wanted)
         for name, item in zip(names, await load(names), strict=True):
             if item is not None and matches(item):
                 if len(found) == limit:
                     return Leaf(found, found[-1][0] if found else None)
                 found.append((name, item))
-        if len(names) < asked:
+        if len(names) < wanted:
             return Leaf(found, None)
         seen, cursor = seen + len(names), names[-1]
     return Leaf(found, cursor)

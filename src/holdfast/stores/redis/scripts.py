@@ -52,9 +52,9 @@ class LuaFile(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     text: str
-    uses: tuple[str, ...]
-    keys: tuple[str, ...]
-    constants: tuple[str, ...]
+    uses: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
@@ -64,13 +64,7 @@ class LuaFile(msgspec.Struct, frozen=True, kw_only=True):
 def _lua_file(name: str, text: str) -> LuaFile:
     head = text.partition("\n\n")[0]
     named = {kind: tuple(re.findall(r"[\w.]+", names)) for kind, names in _NAMED.findall(head)}
-    return LuaFile(
-        name=name,
-        text=text,
-        uses=named.get("uses", ()),
-        keys=named.get("keys", ()),
-        constants=named.get("constants", ()),
-    )
+    return LuaFile(name=name, text=text, **named)
 
 
 def _lua_files(folder: Traversable) -> Iterator[LuaFile]:

@@ -28,10 +28,10 @@ log = logging.getLogger("holdfast.stores.redis.store")
 
 
 class RedisStore:
-    """``must_exist``: whoever only looks makes none. ``time`` gives a test's clock to the scripts,
-    in the place of the server's."""
+    """With ``must_exist`` a missing store is an error, and none is made. ``time`` gives a test's
+    clock to the scripts, in the place of the server's."""
 
-    durable = False  # until it was looked at
+    durable = False  # until the settings are checked
     file = None
 
     def __init__(
@@ -73,12 +73,11 @@ class RedisStore:
         self._signals = Signals(clock)
         self.ticket = self._signals.ticket
         self._bells = Bells(self._client, self._keys, self._signals.notify)
-        self._checks: list[Check] = []
 
     async def open(self) -> None:
         await self._client.open()
         try:
-            self._checks = await checks.run_checks(self._client, self._keys, self._clock)
+            found = await self._check_settings()
             await format.make_ours(self._parts, self._namespace, must_exist=self._must_exist)
             for part in self._parts:
                 await part.hear()
@@ -86,8 +85,7 @@ class RedisStore:
         except BaseException:
             await self._client.close()
             raise
-        self.durable = checks.is_durable(self._checks)
-        for check in self._checks:
+        for check in found:
             if not check.good:
                 log.warning("%s: %s: %s", self.url, check.name, check.message)
 
@@ -100,9 +98,9 @@ class RedisStore:
         await self._client.detach()
 
     async def _check_settings(self) -> Sequence[Check]:
-        self._checks = await checks.run_checks(self._client, self._keys, self._clock)
-        self.durable = checks.is_durable(self._checks)
-        return self._checks
+        found = await checks.run_checks(self._client, self._keys, self._clock)
+        self.durable = checks.is_durable(found)
+        return found
 
     def partitioned_id(self, name: str, *, tenant: str | None, key: str | None) -> str:
         return self._parts.home(name, tenant=tenant, key=key)

@@ -118,7 +118,7 @@ async def test_what_was_sealed_is_not_shown_twice_when_it_moves_during_the_look(
 ) -> None:
     ids = await parts.write_all(7)
     await parts.seal(3)
-    look = audit_chain._boxes
+    look = audit_chain.read_outboxes
 
     async def look_just_before_it_is_sealed(*args: Any) -> Any:
         found = await look(*args)
@@ -126,7 +126,7 @@ async def test_what_was_sealed_is_not_shown_twice_when_it_moves_during_the_look(
         ids.append((await parts.write(1))[0])
         return found
 
-    monkeypatch.setattr(audit_chain, "_boxes", look_just_before_it_is_sealed)
+    monkeypatch.setattr(audit_chain, "read_outboxes", look_just_before_it_is_sealed)
     assert await parts.seen() == ids[6::-1]
     assert await parts.seen(limit=4) == ids[7:3:-1]
     found = await parts.chain()

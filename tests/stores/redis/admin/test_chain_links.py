@@ -109,10 +109,10 @@ async def test_one_who_was_overtaken_prunes_nothing(
 
     async def look_just_before_another_prunes(*args: Any) -> Any:
         found = await look(*args)
-        monkeypatch.setattr(prune_audit, "links", look)
+        monkeypatch.setattr(audit_chain, "links", look)
         assert await parts.prune(3.5) == 2
         return found
 
-    monkeypatch.setattr(prune_audit, "links", look_just_before_another_prunes)
+    monkeypatch.setattr(audit_chain, "links", look_just_before_another_prunes)
     assert await parts.prune(1.5) == 0
     assert await parts.sealed() == ids[2:]

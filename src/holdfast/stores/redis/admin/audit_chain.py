@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -107,13 +106,17 @@ def field_of(box: Outbox, taken: Taken) -> tuple[str, str]:
     return f"{_OF}{box.number}", f"{taken.count} {taken.mark}"
 
 
-# -- looks
+# -- reads
 
 
 async def outbox(number: int, part: Partition, first: int, last: int) -> Outbox:
     """Read an outbox, with the bodies at these places, which may be counted from the end."""
     reply = by_name(await part.call(scripts.OUTBOX, first, last))
     return Outbox(number, part, reply["gone"], reply["length"], reply["bodies"], float(reply["at"]))
+
+
+async def read_outboxes(parts: Partitions, first: int, last: int) -> list[Outbox]:
+    return await gather_all(outbox(n, part, first, last) for n, part in enumerate(parts))
 
 
 async def links(part: Partition, after: int, limit: int) -> tuple[Ends, list[bytes]]:
@@ -129,10 +132,8 @@ def _ends(reply: Sequence[bytes]) -> Ends:
         for name, text in fields.items()
         if name.startswith(_OF)
     }
-    known = ("base", "head", "cleaned")
-    others = tuple(n for n in sorted(fields) if n not in known and not n.startswith(_OF))
-    told = (fields.get(name, "") for name in known)
-    base, head, cleaned = told
+    base, head, cleaned = (fields.pop(name, "") for name in ("base", "head", "cleaned"))
+    others = tuple(name for name in sorted(fields) if not name.startswith(_OF))
     return Ends(base, head, taken, cleaned, others)
 
 
@@ -159,11 +160,11 @@ def link_of(element: bytes, seq: int) -> AuditLink:
 
 def unreadable(body: bytes, at: float) -> Audit:
     """Return an entry in place of one that somebody has made unreadable."""
-    said = body[:SHOWN].decode(errors="backslashreplace")
+    text = body[:SHOWN].decode(errors="backslashreplace")
     return Audit(
         task_id="store",
         command="unreadable",
-        by=By(actor="unknown", reason=said),
+        by=By(actor="unknown", reason=text),
         at=at,
         before="-",
         after="-",
@@ -171,7 +172,7 @@ def unreadable(body: bytes, at: float) -> Audit:
 
 
 def entries_of(bodies: Iterable[bytes], at: float) -> list[Audit]:
-    """One that cannot be read is as old as the one behind it, or found just now."""
+    """Return entries; one that cannot be read is as old as the next, or found just now."""
     entries: list[Audit] = []
     for body in reversed(list(bodies)):
         entry = codec.or_none(codec.decode_audit, body)
@@ -180,11 +181,11 @@ def entries_of(bodies: Iterable[bytes], at: float) -> list[Audit]:
     return entries[::-1]
 
 
-# -- what the port asks
+# -- the verbs of the port
 
 
 async def chain(parts: Partitions, after: int, limit: int) -> Chain:
-    boxes = await _boxes(parts, 1, 0)
+    boxes = await read_outboxes(parts, 1, 0)
     ends, elements = await links(parts.first, after, limit)
     base = anchor_of(ends.base)
     start = max(after, base.seq) + 1
@@ -199,11 +200,11 @@ async def chain(parts: Partitions, after: int, limit: int) -> Chain:
 
 
 async def audits(parts: Partitions, limit: int, start: int) -> list[Audit]:
-    """The newest first: what is loose, and then the chain from its end. The outboxes are looked at
-    first, so that nothing is missed that leaves them meanwhile."""
+    """Return the newest first: what is loose, and then the chain from its end. The outboxes are
+    read first, so that nothing is missed that leaves them meanwhile."""
     if limit < 1:
         return []
-    boxes = await _boxes(parts, -start - limit, -1)
+    boxes = await read_outboxes(parts, -start - limit, -1)
     ends, _ = await links(parts.first, 0, 0)
     found = merge_audits([_newest(box, ends) for box in boxes], limit, start)
     passed = max(0, start - sum(box.loose(ends) for box in boxes))
@@ -224,11 +225,6 @@ async def _read_sealed(part: Partition, ends: Ends, passed: int, limit: int) -> 
     now, elements = await links(part, after, last - after)
     there = last - max(after, anchor_of(now.base).seq)  # some may have been pruned meanwhile
     return [link_of(element, 0).entry for element in reversed(elements[: max(0, there)])]
-
-
-async def _boxes(parts: Partitions, first: int, last: int) -> list[Outbox]:
-    looks: list[Any] = [outbox(number, part, first, last) for number, part in enumerate(parts)]
-    return await gather_all(looks)
 
 
 def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:

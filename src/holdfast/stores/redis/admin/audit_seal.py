@@ -17,19 +17,8 @@ import msgspec
 from holdfast.domain.audit import Audit, link_entry
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.admin.audit_chain import (
-    Ends,
-    Outbox,
-    Taken,
-    anchor_of,
-    element_of,
-    entries_of,
-    field_of,
-    links,
-    mark_of,
-    outbox,
-    text_of,
-)
+from holdfast.stores.redis.admin import audit_chain
+from holdfast.stores.redis.admin.audit_chain import Ends, Outbox, Taken
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all, try_all
 
 BATCH = 100  # of one step; no outbox is ever further behind the chain than so many
@@ -52,7 +41,7 @@ class SealStep(msgspec.Struct, frozen=True):
 
 
 async def seal(parts: Partitions, limit: int) -> int:
-    """A part of the store that is out of reach is said, after the others' entries are sealed."""
+    """Seal entries; a partition that does not answer is an error after the others are sealed."""
     sealed = races = 0
     while sealed < limit:
         step = await _step(parts, min(BATCH, limit - sealed))
@@ -66,67 +55,73 @@ async def seal(parts: Partitions, limit: int) -> int:
 
 async def _step(parts: Partitions, limit: int) -> SealStep:
     # The chain is looked at first: whatever leaves an outbox after that has moved the head.
-    ends, _ = await links(parts.first, 0, 0)
+    ends, _ = await audit_chain.links(parts.first, 0, 0)
     found, missed = await try_all(
-        outbox(number, part, 0, BATCH - 1) for number, part in enumerate(parts)
+        audit_chain.outbox(number, part, 0, BATCH - 1) for number, part in enumerate(parts)
     )
     waiting = [_waiting(box, ends) for box in found if not isinstance(box, StoreError)]
     oldest = _oldest(waiting, limit)
     taken = Counter(number for number, _ in oldest)
     if oldest and not await _append(parts.first, ends, oldest, _fields(waiting, taken)):
         return SealStep(0, is_first=False, more=True, missed=missed)
-    await gather_all(_trim(one, taken[one.box.number]) for one in waiting)
-    more = any(one.box.length > one.behind + taken[one.box.number] for one in waiting)
+    await gather_all(_trim(pending, taken[pending.box.number]) for pending in waiting)
+    more = any(
+        pending.box.length > pending.behind + taken[pending.box.number] for pending in waiting
+    )
     return SealStep(len(oldest), is_first=True, more=more, missed=missed)
 
 
 def _waiting(box: Outbox, ends: Ends) -> Waiting:
     behind = _behind(box, ends.taken_from(box))
-    return Waiting(box, behind, entries_of(box.bodies[behind:], box.at))
+    return Waiting(box, behind, audit_chain.entries_of(box.bodies[behind:], box.at))
 
 
 def _behind(box: Outbox, taken: Taken) -> int:
-    """A failover may have brought an older outbox back. Its numbers mean nothing then: what is in
-    it may get into the chain twice, which is better than not at all."""
+    """Return how many of the first entries are in the chain already.
+
+    A failover may have brought an older outbox back. Its numbers mean nothing then: what is in it
+    may get into the chain twice, which is better than not at all.
+    """
     behind = taken.count - box.gone
     if behind <= 0:
         return 0
-    is_ours = behind <= len(box.bodies) and mark_of(box.bodies[behind - 1]) == taken.mark
-    return behind if is_ours else 0
+    if behind > len(box.bodies) or audit_chain.mark_of(box.bodies[behind - 1]) != taken.mark:
+        return 0
+    return behind
 
 
 def _oldest(waiting: Sequence[Waiting], limit: int) -> list[tuple[int, Audit]]:
     """Return the oldest entries and their outboxes; each outbox keeps its own order."""
-    streams = [[(one.box.number, entry) for entry in one.entries] for one in waiting]
+    streams = [[(pending.box.number, entry) for entry in pending.entries] for pending in waiting]
     return list(islice(merge(*streams, key=lambda pair: pair[1].at), limit))
 
 
 def _fields(waiting: Sequence[Waiting], taken: Counter[int]) -> list[str]:
     """Return the fields that say what the chain will have of each outbox."""
     fields: list[str] = []
-    for one in waiting:
-        if count := taken[one.box.number]:
-            last = one.behind + count
-            mark = mark_of(one.box.bodies[last - 1])
-            fields += field_of(one.box, Taken(one.box.gone + last, mark))
+    for pending in waiting:
+        if count := taken[pending.box.number]:
+            last = pending.behind + count
+            mark = audit_chain.mark_of(pending.box.bodies[last - 1])
+            fields += audit_chain.field_of(pending.box, Taken(pending.box.gone + last, mark))
     return fields
 
 
 async def _append(
     first: Partition, ends: Ends, oldest: Sequence[tuple[int, Audit]], fields: Sequence[str]
 ) -> bool:
-    anchor, elements = anchor_of(ends.head), []
+    anchor, elements = audit_chain.anchor_of(ends.head), []
     for _, entry in oldest:
         link = link_entry(anchor, entry)
-        elements.append(element_of(link))
+        elements.append(audit_chain.element_of(link))
         anchor = link.anchor
-    heads = (ends.head, text_of(anchor))
+    heads = (ends.head, audit_chain.text_of(anchor))
     answer = await first.call(scripts.SEAL, *heads, len(fields) // 2, *fields, *elements)
     return bool(answer)
 
 
-async def _trim(one: Waiting, taken: int) -> None:
-    count = one.behind + taken
+async def _trim(pending: Waiting, taken: int) -> None:
+    count = pending.behind + taken
     if count:
-        last = one.box.bodies[count - 1]
-        await one.box.part.call(scripts.SEAL_TRIM, one.box.gone, count, last)
+        last = pending.box.bodies[count - 1]
+        await pending.box.part.call(scripts.SEAL_TRIM, pending.box.gone, count, last)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.domain.audit import Audit, Chain
-from holdfast.ports import (
-    Check,
-    Finding,
-    Kept,
-    Switch,
-    SwitchSetting,
-    Timings,
-)
+from holdfast.ports import Check, Finding, Kept, Switch, SwitchSetting, Timings
 from holdfast.stores.redis.admin import audit_chain, audit_seal
 from holdfast.stores.redis.admin import switches as switching
 from holdfast.stores.redis.encoding import stage_timings

@@ -1,13 +1,13 @@
-"""Switches that stand for all machines.
+"""Switches that hold for all machines.
 
 Those of a queue or a tenant are kept in every partition, so that a claim or a submit finds them in
-its own step; those of a worker only in the first, where it is written down, too. What fails
-half-way is safe to repeat: each partition is left as it stands, or follows.
+its own step; those of a worker only in the first, which also has the audit entry. What fails
+half-way is safe to repeat: a partition that has the setting already is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from operator import itemgetter
 
 from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreError
@@ -37,19 +37,15 @@ async def set_switch(
 
 async def switches(parts: Partitions) -> list[SwitchSetting]:
     """Return the switches that are set in any partition that answers."""
-    found, _ = await try_all(_in(part) for part in parts)
-    lists = [some for some in found if not isinstance(some, StoreError)]
-    return _merge_switches(setting for some in lists for setting in some)
+    lists, _ = await try_all(_read_switches(part) for part in parts)
+    first: dict[tuple[Switch, str], SwitchSetting] = {}
+    for settings in lists:
+        for setting in () if isinstance(settings, StoreError) else settings:
+            first.setdefault((setting.switch, setting.name), setting)
+    return [setting for _, setting in sorted(first.items(), key=itemgetter(0))]
 
 
-async def _in(part: Partition) -> list[SwitchSetting]:
+async def _read_switches(part: Partition) -> list[SwitchSetting]:
     (reply,) = await part.client.many(part.keys, [("HGETALL", part.keys("switches"))])
     read = (codec.or_none(codec.decode_thrown, body) for _, body in pairs_of(unless_foreign(reply)))
     return [setting for setting in read if setting is not None]
-
-
-def _merge_switches(setting: Iterable[SwitchSetting]) -> list[SwitchSetting]:
-    first: dict[tuple[Switch, str], SwitchSetting] = {}
-    for one in setting:
-        first.setdefault((one.switch, one.name), one)
-    return sorted(first.values(), key=lambda one: (one.switch, one.name))

@@ -113,7 +113,7 @@ def parse(url: str) -> Address:
 
 
 def redact_url(url: str) -> str:
-    """Any URL without what may be a secret, also one that is so wrong that it cannot be read."""
+    """Return a URL without what may be a secret, also one that cannot be parsed."""
     scheme, there, rest = url.partition("://")
     if not there:
         return url if "@" not in url else "…"
@@ -183,7 +183,7 @@ def _options(url: str, kind: AddressKind, query: str, *, tls: bool) -> dict[str,
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:
-            named = f"setting {name}" if _may_be_told(name, query, options) else "such setting"
+            named = f"setting {name}" if _may_be_shown(name, query, options) else "such setting"
             refuse(url, f"there is no {named} here; known: {', '.join(sorted(known))}")
         if name in options or not value:
             refuse(url, f"write {name}= once, and a value after it")
@@ -200,8 +200,8 @@ def _options(url: str, kind: AddressKind, query: str, *, tls: bool) -> dict[str,
     return options
 
 
-def _may_be_told(name: str, query: str, before: Iterable[str]) -> bool:
-    """Not what may be the rest of a password with a ? or & in it."""
+def _may_be_shown(name: str, query: str, before: Iterable[str]) -> bool:
+    """Return whether a name is not the rest of a password with a ? or & in it."""
     whole = "@" not in query and not SECRET.intersection(before)
     return whole and _NAME.fullmatch(name) is not None
 

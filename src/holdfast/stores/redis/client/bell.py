@@ -1,4 +1,4 @@
-"""Hears of other processes' writes: one blocked read for each partition, only while somebody waits.
+"""The bell rings for other processes' writes: one blocked read per partition, while somebody waits.
 
 The bell is a stream of a few entries. It is read from an id that was taken before any look, so a
 ring between a look and the wait for it is not missed (docs/internals/decisions/0007).

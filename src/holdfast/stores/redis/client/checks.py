@@ -1,7 +1,7 @@
-"""Settings of the servers that decide what is kept: looked at when the store is opened.
+"""Settings of the servers that decide what is kept: checked when the store is opened.
 
-What would lose tasks in silence is refused. What is a matter of choice is said. What the ACL does
-not let us see is said, too, and not refused.
+A setting that would lose tasks in silence is refused. One that is a matter of choice is reported,
+and so is one that the ACL does not let us read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
 async def run_checks(
     client: RedisClient, keys_list: Sequence[KeyNames], clock: Clock
 ) -> list[Check]:
-    """All checks; raises `StoreUnusable` for what must not be used as it is."""
+    """Run all checks; raise `StoreUnusable` for what must not be used as it is."""
     asked_at = clock.now()
     servers = [
         _ask_facts(where, replies)
@@ -92,11 +92,11 @@ def version_check(seen: ServerFacts, _: Address) -> Check:
         if valkey
         else ("Redis", seen.info.get("redis_version", "0"), REDIS_LEAST)
     )
-    if _numbers(text) < least:
+    if tuple(int(part) for part in text.split(".")[:2] if part.isdigit()) < least:
         raise StoreUnusable(
             f"{seen.where} runs {name} {text}: Holdfast needs {'.'.join(map(str, least))} or newer"
         )
-    return Check(name="version", good=True, message=f"{name} {text}")
+    return _good("version", f"{name} {text}")
 
 
 def commands_check(seen: ServerFacts, _: Address) -> Check:
@@ -108,7 +108,7 @@ def commands_check(seen: ServerFacts, _: Address) -> Check:
             f"{seen.where} lacks {', '.join(missing)}: Holdfast needs streams and scripts; "
             "look for rename-command in its configuration"
         )
-    return Check(name="commands", good=True, message="streams and scripts are there")
+    return _good("commands", "streams and scripts are there")
 
 
 def role_check(seen: ServerFacts, address: Address) -> Check:
@@ -121,7 +121,7 @@ def role_check(seen: ServerFacts, address: Address) -> Check:
             f"{_get(seen.info, 'master_port')}, which takes no writes: name the primary"
             + (" or write redis+sentinel://…" if address.kind is AddressKind.SINGLE else "")
         )
-    return Check(name="role", good=True, message="primary")
+    return _good("role", "primary")
 
 
 def eviction_check(seen: ServerFacts, _: Address) -> Check:
@@ -130,17 +130,16 @@ def eviction_check(seen: ServerFacts, _: Address) -> Check:
     if policy is None or limit is None:
         return _unseen("eviction", _why(seen.config))
     if policy == "noeviction":
-        return Check(name="eviction", good=True, message="noeviction")
+        return _good("eviction", "noeviction")
     cure = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file"
     if int(limit) > 0:
         raise StoreUnusable(
             f"{seen.where} has maxmemory-policy {policy}: when its memory is full it deletes "
             f"tasks without a word; {cure}"
         )
-    return Check(
-        name="eviction",
-        good=False,
-        message=f"maxmemory-policy {policy} would delete tasks as soon as maxmemory is set: {cure}",
+    return _bad(
+        "eviction",
+        f"maxmemory-policy {policy} would delete tasks as soon as maxmemory is set: {cure}",
     )
 
 
@@ -154,40 +153,35 @@ def persistence_check(seen: ServerFacts, _: Address) -> Check:
     if appends == "1":
         return _appending(_get(seen.config, "appendfsync"))
     if isinstance(seen.config, str):
-        return Check(
-            name=name,
-            good=False,
-            message="appendonly is off: a crash loses all since the last snapshot, if there is any "
+        return _bad(
+            name,
+            "appendonly is off: a crash loses all since the last snapshot, if there is any "
             f"(save {_unseen(name, seen.config).message})",
         )
     if seen.config.get("save"):
-        return Check(
-            name=name,
-            good=False,
-            message=f"only snapshots (save {seen.config['save']}): a crash loses all that came "
+        return _bad(
+            name,
+            f"only snapshots (save {seen.config['save']}): a crash loses all that came "
             "after the last one; CONFIG SET appendonly yes",
         )
-    return Check(
-        name=name,
-        good=False,
-        message="nothing is written to disk: a restart loses every task; CONFIG SET appendonly yes",
+    return _bad(
+        name, "nothing is written to disk: a restart loses every task; CONFIG SET appendonly yes"
     )
 
 
 def failover_check(seen: ServerFacts, address: Address) -> Check:
     if address.kind is AddressKind.SINGLE:
-        return Check(name="failover", good=True, message="")
+        return _good("failover")
     least = _get(seen.config, "min-replicas-to-write")
     if least is None:
         return _unseen("failover", _why(seen.config))
     if least == "0":
-        return Check(
-            name="failover",
-            good=False,
-            message="min-replicas-to-write 0: a primary that is cut off goes on taking what the "
+        return _bad(
+            "failover",
+            "min-replicas-to-write 0: a primary that is cut off goes on taking what the "
             "failover then loses; CONFIG SET min-replicas-to-write 1",
         )
-    return Check(name="failover", good=True, message=f"min-replicas-to-write {least}")
+    return _good("failover", f"min-replicas-to-write {least}")
 
 
 def clock_check(seen: ServerFacts, between: tuple[float, float]) -> Check:
@@ -197,12 +191,10 @@ def clock_check(seen: ServerFacts, between: tuple[float, float]) -> Check:
     asked_at, answered_at = between
     skew = seen.time - min(max(seen.time, asked_at), answered_at)
     if abs(skew) <= SKEW_SECONDS_MAX:
-        return Check(name="clock", good=True, message="agrees with ours")
+        return _good("clock", "agrees with ours")
     side = "ahead of" if skew > 0 else "behind"
-    return Check(
-        name="clock",
-        good=False,
-        message=f"{abs(skew):.0f} s {side} ours: times that are shown do not fit; set both by NTP",
+    return _bad(
+        "clock", f"{abs(skew):.0f} s {side} ours: times that are shown do not fit; set both by NTP"
     )
 
 
@@ -211,20 +203,18 @@ def lost_check(lost: Sequence[Lost]) -> Check:
     emptied = [one for one in lost if one.emptied]
     if emptied:
         forget = "; ".join(f"HDEL {one.key} emptiedAt lostWrites lostAt" for one in emptied)
-        return Check(
-            name="lost writes",
-            good=False,
-            message="the store was emptied, or its key meta was removed, under running processes, "
-            f"the last time at {max(one.emptied for one in emptied)}; to forget it: {forget}",
+        return _bad(
+            "lost writes",
+            "the store was emptied, or its key meta was removed, under running processes, the "
+            f"last time at {max(one.emptied for one in emptied)}; to forget it: {forget}",
         )
     some = [one for one in lost if one.writes]
     if not some:
-        return Check(name="lost writes", good=True, message="")
+        return _good("lost writes")
     forget = "; ".join(f"HDEL {one.key} lostWrites lostAt" for one in some)
-    return Check(
-        name="lost writes",
-        good=False,
-        message=f"{sum(one.writes for one in some)} writes that had been answered were lost by a "
+    return _bad(
+        "lost writes",
+        f"{sum(one.writes for one in some)} writes that had been answered were lost by a "
         f"failover or a restart, the last time at {max(one.at for one in some)}; to forget it: "
         f"{forget}",
     )
@@ -275,12 +265,13 @@ def _questions() -> Sequence[tuple[str, ...]]:
 def _ask_facts(where: str, replies: Sequence[Any]) -> ServerFacts:
     info, commands, time, *settings = replies
     denied = [reply for reply in settings if isinstance(reply, redis.RedisError)]
+    pairs = (pair for pair in settings if pair and not denied)
     return ServerFacts(
         where=where,
         info=_reason(info) or _parse_info(info),
         commands=_reason(commands) or commands,
         time=_reason(time) or int(time[0]) + int(time[1]) / 1e6,
-        config=_reason(denied[0]) if denied else _pairs(settings),
+        config=_reason(denied[0]) if denied else {n.decode(): v.decode() for n, v in pairs},
     )
 
 
@@ -293,14 +284,6 @@ def _parse_info(info: bytes) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _pairs(settings: Sequence[Sequence[bytes]]) -> dict[str, str]:
-    return {pair[0].decode(): pair[1].decode() for pair in settings if pair}
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-
-
 def _get(found: Mapping[str, str] | str, name: str) -> str | None:
     return None if isinstance(found, str) else found.get(name)
 
@@ -309,8 +292,16 @@ def _why(found: Mapping[str, str] | str) -> str:
     return found if isinstance(found, str) else "the server does not say"
 
 
+def _good(name: str, message: str = "") -> Check:
+    return Check(name=name, good=True, message=message)
+
+
+def _bad(name: str, message: str) -> Check:
+    return Check(name=name, good=False, message=message)
+
+
 def _unseen(name: str, why: str) -> Check:
-    return Check(name=name, good=False, message=f"could not be looked at: {why}")
+    return _bad(name, f"could not be looked at: {why}")
 
 
 def _join_checks(servers: Sequence[ServerFacts], checks: Sequence[Check]) -> Check:

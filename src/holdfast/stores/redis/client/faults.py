@@ -48,7 +48,7 @@ _NOT_LOCAL = "non local key"  # a script met a key that a resharding had moved a
 
 
 def code_of(error: BaseException) -> str:
-    """The word that the server puts before its message; empty: it was not the server."""
+    """Return the word that the server puts before its message; empty: it was not the server."""
     if not isinstance(error, redis.RedisError):
         return ""
     text = str(error)
@@ -64,9 +64,10 @@ def code_of(error: BaseException) -> str:
 
 
 def is_cut(error: BaseException) -> bool:
-    """Found closed, or at the wrong server: who asks again may well get through."""
+    """Return whether the connection was closed or led elsewhere: a repeat may succeed."""
     code = code_of(error)
-    lost = isinstance(error, redis.ConnectionError) and not code and not _is_login(error)
+    is_login = isinstance(error, redis.AuthenticationError)
+    lost = isinstance(error, redis.ConnectionError) and not code and not is_login
     return lost or code in {"MOVED", "UNBLOCKED"}
 
 
@@ -107,11 +108,11 @@ def without_location(error: redis.RedisError, name: str, source: str) -> redis.R
 
 
 def translate(error: redis.RedisError, where: str, address: Address) -> Exception:
-    """The same fault in the engine's words; what is a fault of the caller stays as it is."""
-    told = _BY_CODE.get(code_of(error))
+    """Return the fault as an error of the engine; a fault of the caller stays as it is."""
+    explain = _BY_CODE.get(code_of(error))
     for kinds, other in _BY_KIND:
-        told = told or (other if isinstance(error, kinds) else None)
-    return told(where, address, error) if told else error
+        explain = explain or (other if isinstance(error, kinds) else None)
+    return explain(where, address, error) if explain else error
 
 
 def full(where: str, _: Address, error: Exception) -> StoreFull:
@@ -144,15 +145,15 @@ def away(where: str, address: Address, error: Exception) -> StoreError:
     last = below if isinstance(below, redis.RedisError) else error  # of several that were asked
     text, before = str(last), "" if last is error else f"{error}: "
     if "SSL" in text or "certificate" in text:
-        said_of_tls = _CONNECTING.sub("", text).rstrip(".")
-        return StoreUnusable(f"no TLS with {where}: {said_of_tls}; check ca= in HOLDFAST_STORE")
+        reason = _CONNECTING.sub("", text).rstrip(".")
+        return StoreUnusable(f"no TLS with {where}: {reason}; check ca= in HOLDFAST_STORE")
     reason = f"{before}{_reason(last, address)}"
     if isinstance(error, redis.TimeoutError) and not text.startswith(AT_FIRST):
         return StoreUnavailable(f"{where} did not answer in time: {reason}")
     hint = _other_scheme(address) if address.tls and text.startswith(CONNECTING) else ""
-    told = StoreUnavailable(f"{where} cannot be reached: {reason}{hint}")
-    told.unwritten = text.startswith(AT_FIRST) or _CONNECTING.match(text) is not None
-    return told
+    unavailable = StoreUnavailable(f"{where} cannot be reached: {reason}{hint}")
+    unavailable.unwritten = text.startswith(AT_FIRST) or _CONNECTING.match(text) is not None
+    return unavailable
 
 
 def _reason(error: Exception, address: Address) -> str:
@@ -244,24 +245,20 @@ def not_open(address: Address) -> StoreUnavailable:
 
 
 def server_text(error: Exception | None) -> str:
-    """The server's own words, with the code that the driver takes away."""
+    """Return the server's own words, with the code that the driver takes away."""
     code, text = getattr(error, "status_code", None), str(error)
     return f"{code} {text}" if code and code != "ERR" and not text.startswith(code) else text
 
 
-def _is_login(error: BaseException) -> bool:
-    return isinstance(error, redis.AuthenticationError)
+Explain = Callable[[str, Address, Exception], StoreError]
 
-
-Tell = Callable[[str, Address, Exception], StoreError]
-
-_BY_CODE: dict[str, Tell] = {
+_BY_CODE: dict[str, Explain] = {
     **dict.fromkeys(FULL, full),
     **dict.fromkeys(DENIED, command_denied),
     **dict.fromkeys(MOVING | WAITING, moving),
     "WRONGTYPE": wrong_type,
 }
-_BY_KIND: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Tell], ...] = (
+_BY_KIND: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Explain], ...] = (
     (redis.AuthenticationError, command_denied),
     ((redis.ConnectionError, redis.TimeoutError), away),
     (redis.InvalidResponse, not_redis),

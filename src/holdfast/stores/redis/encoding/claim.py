@@ -24,11 +24,11 @@ class ClaimReply(NamedTuple):
     repeated: int | None = None  # how many there are to get, where the request was sent again
 
 
-def claimed_of(told: Sequence[Any]) -> Claimed:
+def claimed_of(parts: Sequence[Any]) -> Claimed:
     """Return a task that has run before, or a task whose claim is repeated."""
-    name, fields, changes, until, newer_ran, bodies = told
-    said = record.texts([*fields, *changes])
-    task = record.decode(name.decode(), said, float(until))
+    name, fields, changes, until, newer_ran, bodies = parts
+    texts = record.texts([*fields, *changes])
+    task = record.decode(name.decode(), texts, float(until))
     payload, checkpoint, data, stages, version = [*bodies, None, None, None, None][:5]
     if payload is None:
         raise SerialisationError(f"task {task.id}: its payload is gone")
@@ -36,15 +36,15 @@ def claimed_of(told: Sequence[Any]) -> Claimed:
         task=task,
         payload=payload_in(payload),
         checkpoint=checkpoint,
-        data=inline_or_kept(said, "data", data),
-        stages=record.decode_stages(stages or [], said),
+        data=inline_or_kept(texts, "data", data),
+        stages=record.decode_stages(stages or [], texts),
         moved_on=newer_ran == b"1",
         checkpoint_version=int(version) if checkpoint and version else 0,
     )
 
 
 def payload_in(body: bytes) -> bytes:
-    """The payload, behind the line with what the task was born as."""
+    """Return the payload, behind the line with the task as it was submitted."""
     return body.partition(b"\n")[2]
 
 
@@ -55,5 +55,5 @@ def inline_or_kept(fields: Mapping[str, str], name: str, kept: bytes | None) -> 
 
 
 def packed_renewal(renewal: Renewal) -> tuple[str, str, bytes]:
-    said = codec.encode(renewal.progress) if renewal.progress is not None else b""
-    return renewal.task_id, renewal.lease_id, said
+    progress = codec.encode(renewal.progress) if renewal.progress is not None else b""
+    return renewal.task_id, renewal.lease_id, progress

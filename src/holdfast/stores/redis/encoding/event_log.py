@@ -44,7 +44,7 @@ def encode_events(events: Sequence[ev.Event]) -> str:
 
 
 def _straight(task_id: str, version: int, facts: str) -> list[ev.Event]:
-    """The same as events: when its stage began and ended, and the stage."""
+    """Return the events of a straight run, by when its stage began and ended, and the stage."""
     began_at, ended_at, stage = facts.split("\n", 2)
     kept = record.decode_stage(b"0", stage.encode())
     of: dict[str, Any] = {"task_id": task_id, "version": version}
@@ -63,7 +63,7 @@ def _straight(task_id: str, version: int, facts: str) -> list[ev.Event]:
 
 
 def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
-    """One element of a task's list of events: those of one version."""
+    """Return the events in one element of a task's list: those of one version."""
     try:
         version, _, body = element.split(b"\n", 2)
         if body.startswith(b"ran\n"):
@@ -81,15 +81,10 @@ def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
             said["fence"] = int(said["fence"])
         if "counted" in said:
             said["counted"] = said["counted"] == "1"
-        return [
-            ev.made_by_store(name, task_id=task_id, version=int(version), at=_moment(at), **said)
-        ]
+        moment = record.from_iso(at) if at.endswith("Z") else float(at)
+        return [ev.made_by_store(name, task_id=task_id, version=int(version), at=moment, **said)]
     except (ValueError, KeyError, msgspec.DecodeError) as error:
         raise SerialisationError(f"task {task_id}: an event cannot be read: {error}") from error
-
-
-def _moment(text: str) -> float:
-    return record.from_iso(text) if text.endswith("Z") else float(text)
 
 
 def is_start_implied(task: Task, lease_id: str) -> bool:

@@ -24,9 +24,17 @@ from holdfast.domain.plan.plan import (
 from holdfast.domain.task.task import Lease
 from holdfast.domain.trigger.schedule import Schedule
 from holdfast.domain.trigger.trigger import Misfire, Overlap, Trigger, TriggerStatus
-from holdfast.stores.redis.encoding.record import Fields, from_iso, iso, texts
-
-_encode = msgspec.json.Encoder().encode
+from holdfast.stores.redis.encoding.record import (
+    Field,
+    Fields,
+    from_iso,
+    iso,
+    name_value_list,
+    read_flag,
+    texts,
+    write_flag,
+    write_json,
+)
 
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -36,50 +44,38 @@ CANNOT_BE_WRITTEN = (
 )
 
 
-class _Field(msgspec.Struct, frozen=True):
-    name: str
-    write: Callable[[Any], str]
-    read: Callable[[str], Any]
+def _json(name: str, kind: Any) -> Field:
+    return Field(name, write_json, msgspec.json.Decoder(kind).decode)
 
 
-def _flag(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text == "true"
+def _text(name: str) -> Field:
+    return Field(name, lambda value: "" + value, str)
 
 
-def _json(name: str, kind: Any) -> _Field:
-    return _Field(name, lambda value: _encode(value).decode(), msgspec.json.Decoder(kind).decode)
+def _enum(name: str, kind: Callable[[str], Any]) -> Field:
+    return Field(name, lambda value: str(kind(value)), kind)
 
 
-def _text(name: str) -> _Field:
-    return _Field(name, lambda value: "" + value, str)
+def _time(name: str) -> Field:
+    return Field(name, iso, from_iso)
 
 
-def _enum(name: str, kind: Callable[[str], Any]) -> _Field:
-    return _Field(name, lambda value: str(kind(value)), kind)
+def _number(name: str) -> Field:
+    return Field(name, lambda value: repr(float(value)), float)
 
 
-def _time(name: str) -> _Field:
-    return _Field(name, iso, from_iso)
+def _count(name: str) -> Field:
+    return Field(name, lambda value: str(int(value)), int)
 
 
-def _number(name: str) -> _Field:
-    return _Field(name, lambda value: repr(float(value)), float)
+def _flag(name: str) -> Field:
+    return Field(name, write_flag, read_flag)
 
 
-def _count(name: str) -> _Field:
-    return _Field(name, lambda value: str(int(value)), int)
-
-
-def _flag_text(name: str) -> _Field:
-    return _Field(name, lambda value: "true" if value else "false", _flag)
-
-
-TRIGGER: Mapping[str, _Field] = {
+TRIGGER: Mapping[str, Field] = {
     "id": _text("id"),
     "target": _text("target"),
-    "payload": _Field("payload", lambda raw: bytes(raw).decode(), _decode_raw),
+    "payload": Field("payload", lambda raw: bytes(raw).decode(), _decode_raw),
     "tenant": _text("tenant"),
     "queue": _text("queue"),
     "user": _json("user", Any),
@@ -88,7 +84,7 @@ TRIGGER: Mapping[str, _Field] = {
     "grace_seconds": _number("graceSeconds"),
     "overlap": _enum("overlap", Overlap),
     "jitter_seconds": _number("jitterSeconds"),
-    "declared": _flag_text("declared"),
+    "declared": _flag("declared"),
     "keep_seconds": _number("keepSeconds"),
     "created_at": _time("createdAt"),
     "status": _enum("status", TriggerStatus),
@@ -111,7 +107,7 @@ TRIGGER: Mapping[str, _Field] = {
 }
 _SCHEDULE = ("kind", "at", "seconds", "start", "expression", "tz")
 
-PLAN: Mapping[str, _Field] = {
+PLAN: Mapping[str, Field] = {
     "id": _text("planId"),
     "total": _count("total"),
     "digest": _text("digest"),
@@ -130,14 +126,14 @@ PLAN: Mapping[str, _Field] = {
     "settled_at": _number("settledAt"),
     "version": _count("version"),
     "wave": _count("wave"),
-    "wave_ran": _flag_text("waveRan"),
+    "wave_ran": _flag("waveRan"),
     "soaks_since": _number("soaksSince"),
     "counts": _json("counts", tuple[dict[MemberState, int], ...]),
     "forgiven": _count("forgiven"),
     "undo_from": _count("undoFrom"),
     "undo_upto": _count("undoUpto"),
-    "undo_forced": _flag_text("undoForced"),
-    "cancel_requested": _flag_text("cancelRequested"),
+    "undo_forced": _flag("undoForced"),
+    "cancel_requested": _flag("cancelRequested"),
     "progress": _number("progress"),
     "reason": _text("reason"),
     "request": _text("request"),
@@ -182,8 +178,7 @@ def trigger_of(trigger_id: str, pairs: list[bytes]) -> Trigger:
 
 def read_trigger(trigger_id: str, fields: Mapping[str, str]) -> Trigger:
     what = f"trigger {trigger_id}"
-    values = _values(what, fields, TRIGGER)
-    _must_have(what, fields, TRIGGER, _ALWAYS_OF_A_TRIGGER)
+    values = _values(what, fields, TRIGGER, _ALWAYS_OF_A_TRIGGER)
     told = {name: fields[name] for name in _SCHEDULE if name in fields}
     try:
         schedule = msgspec.convert(told, Schedule, strict=False)
@@ -214,8 +209,7 @@ def plan_of(plan_id: str, values: Sequence[bytes | None]) -> Plan:
 
 def read_plan(plan_id: str, fields: Mapping[str, str]) -> Plan:
     what = f"plan {plan_id}"
-    values = _values(what, fields, PLAN)
-    _must_have(what, fields, PLAN, _ALWAYS_OF_A_PLAN)
+    values = _values(what, fields, PLAN, _ALWAYS_OF_A_PLAN)
     owner, lease_id, until, fence = (fields.get(name) for name in _LEASE)
     try:
         values["fence"] = int(fence or 0)
@@ -251,15 +245,7 @@ def _texts(what: str, pairs: list[bytes]) -> Fields:
         raise SerialisationError(f"{what}: {error}") from error
 
 
-def _must_have(
-    what: str, fields: Mapping[str, str], table: Mapping[str, _Field], always: Sequence[str]
-) -> None:
-    missing = [table[name].name for name in always if table[name].name not in fields]
-    if missing:
-        raise SerialisationError(f"{what}: its record lacks {', '.join(missing)}")
-
-
-def _non_defaults(record: object, table: Mapping[str, _Field]) -> Fields:
+def _non_defaults(record: object, table: Mapping[str, Field]) -> Fields:
     return {
         field.name: field.write(value)
         for name, field in table.items()
@@ -268,12 +254,15 @@ def _non_defaults(record: object, table: Mapping[str, _Field]) -> Fields:
 
 
 def _as_written(fields: Fields, names: Sequence[str]) -> Written:
-    flat = [text for pair in fields.items() for text in pair]
+    flat = name_value_list(fields)
     "".join(flat).encode()  # a lone surrogate cannot be written
     return Written(flat, [name for name in names if name not in fields])
 
 
-def _values(what: str, fields: Mapping[str, str], table: Mapping[str, _Field]) -> dict[str, Any]:
+def _values(
+    what: str, fields: Mapping[str, str], table: Mapping[str, Field], always: Sequence[str]
+) -> dict[str, Any]:
+    """Return the values of a record; the names in ``always`` must be among them."""
     values: dict[str, Any] = {}
     for name, field in table.items():
         if (text := fields.get(field.name)) is None:
@@ -284,4 +273,7 @@ def _values(what: str, fields: Mapping[str, str], table: Mapping[str, _Field]) -
             raise SerialisationError(
                 f"{what}: field {field.name} cannot be read: {error}"
             ) from error
+    missing = [table[name].name for name in always if name not in values]
+    if missing:
+        raise SerialisationError(f"{what}: its record lacks {', '.join(missing)}")
     return values

@@ -20,7 +20,7 @@ from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
-from holdfast.domain.task.task import Failure, Lease, Progress, StageRecord, Task
+from holdfast.domain.task.task import Failure, Lease, StageRecord, Task
 from holdfast.stores import codec
 from holdfast.stores.redis.client.client import Reply, by_name
 
@@ -54,17 +54,17 @@ def from_iso(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _flag(text: str) -> bool:
+def read_flag(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"{text!r} is neither true nor false")
     return text == "true"
 
 
-def _flag_text(value: bool) -> str:
+def write_flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-class _Field(msgspec.Struct, frozen=True):
+class Field(msgspec.Struct, frozen=True):
     name: str
     write: Callable[[Any], str]
     read: Callable[[str], Any]
@@ -74,13 +74,13 @@ def _text(value: str) -> str:
     return value
 
 
-def _json(value: object) -> str:
+def write_json(value: object) -> str:
     return encode(value).decode()
 
 
 @lru_cache(maxsize=1024)
 def _names(stages: tuple[str, ...]) -> str:
-    return _json(stages)
+    return write_json(stages)
 
 
 # Left out where they say this, whatever the defaults of the code are by then.
@@ -89,62 +89,62 @@ _SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "re
 
 # What never changes after the submit.
 _BORN = {
-    "type": _Field("type", _text, _text),
-    "created_at": _Field("createdAt", iso, from_iso),
+    "type": Field("type", _text, _text),
+    "created_at": Field("createdAt", iso, from_iso),
 }
 _BORN_OR_EMPTY = {
-    "tenant": _Field("tenantId", _text, _text),
-    "plan": _Field("planId", _text, _text),
+    "tenant": Field("tenantId", _text, _text),
+    "plan": Field("planId", _text, _text),
 }
 _BORN_OPTIONAL = {
-    "queue": _Field("queue", _text, _text),
-    "keep_seconds": _Field("keepSeconds", repr, float),
-    "key": _Field("key", _text, _text),
-    "trace_id": _Field("traceId", _text, _text),
-    "user": _Field("user", _json, _decode_any),
-    "callback": _Field("callback", _text, _text),
-    "effects": _Field("effects", _text, _text),
-    "workflow": _Field("workflow", _flag_text, _flag),
-    "hold": _Field("hold", _flag_text, _flag),
+    "queue": Field("queue", _text, _text),
+    "keep_seconds": Field("keepSeconds", repr, float),
+    "key": Field("key", _text, _text),
+    "trace_id": Field("traceId", _text, _text),
+    "user": Field("user", write_json, _decode_any),
+    "callback": Field("callback", _text, _text),
+    "effects": Field("effects", _text, _text),
+    "workflow": Field("workflow", write_flag, read_flag),
+    "hold": Field("hold", write_flag, read_flag),
 }
 # What decisions change.
 _KEPT = {
-    "status": _Field("status", str, Status),
-    "status_since": _Field("statusSince", repr, float),
-    "version": _Field("version", str, int),
-    "stages": _Field("stageNames", _names, _read_names),  # the code's, when it last ran
+    "status": Field("status", str, Status),
+    "status_since": Field("statusSince", repr, float),
+    "version": Field("version", str, int),
+    "stages": Field("stageNames", _names, _read_names),  # the code's, when it last ran
 }
 _COMPLETED = {  # by the first claim
-    "id": _Field("taskId", _text, _text),
-    "updated_at": _Field("updatedAt", iso, from_iso),
-    "last_completed": _Field("lastCompletedStageIndex", str, int),
-    "pause_requested": _Field("pauseRequested", _flag_text, _flag),
+    "id": Field("taskId", _text, _text),
+    "updated_at": Field("updatedAt", iso, from_iso),
+    "last_completed": Field("lastCompletedStageIndex", str, int),
+    "pause_requested": Field("pauseRequested", write_flag, read_flag),
 }
 _OPTIONAL = {
-    "retry_max": _Field("retryMax", str, int),
-    "settled_at": _Field("settledAt", repr, float),
-    "run": _Field("run", str, int),
-    "epoch": _Field("epoch", str, int),
-    "next_undo": _Field("nextUndo", str, int),
-    "cancel_requested": _Field("cancelRequested", _flag_text, _flag),
-    "reason": _Field("reason", _text, _text),
-    "failures": _Field("failures", str, int),
-    "crashes": _Field("crashes", str, int),
-    "lapses": _Field("lapses", str, int),
-    "forced": _Field("forced", _flag_text, _flag),
-    "interrupted": _Field("interrupted", _flag_text, _flag),
-    "unknown_since": _Field("unknownSince", repr, float),
-    "outages": _Field("outages", str, int),
-    "outage_since": _Field("outageSince", repr, float),
-    "ran_by": _Field("ranBy", _text, _text),
-    "failure": _Field("failure", _json, decode_failure),
+    "retry_max": Field("retryMax", str, int),
+    "settled_at": Field("settledAt", repr, float),
+    "run": Field("run", str, int),
+    "epoch": Field("epoch", str, int),
+    "next_undo": Field("nextUndo", str, int),
+    "cancel_requested": Field("cancelRequested", write_flag, read_flag),
+    "reason": Field("reason", _text, _text),
+    "failures": Field("failures", str, int),
+    "crashes": Field("crashes", str, int),
+    "lapses": Field("lapses", str, int),
+    "forced": Field("forced", write_flag, read_flag),
+    "interrupted": Field("interrupted", write_flag, read_flag),
+    "unknown_since": Field("unknownSince", repr, float),
+    "outages": Field("outages", str, int),
+    "outage_since": Field("outageSince", repr, float),
+    "ran_by": Field("ranBy", _text, _text),
+    "failure": Field("failure", write_json, decode_failure),
 }
 # The store's own.
 _PLACED = {
-    "place": _Field("place", str, Place),
-    "order": _Field("order", str, int),
-    "due": _Field("due", repr, float),
-    "fence": _Field("fence", str, int),  # only where no lease tells it
+    "place": Field("place", str, Place),
+    "order": Field("order", str, int),
+    "due": Field("due", repr, float),
+    "fence": Field("fence", str, int),  # only where no lease tells it
 }
 _ALL = _BORN | _BORN_OR_EMPTY | _BORN_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
 _MAY_BE_EMPTY = frozenset({"reason"})
@@ -156,7 +156,7 @@ DEFAULTS: Mapping[str, Any] = {
 } | _SILENT
 
 
-def _non_defaults(task: Task, fields: Mapping[str, _Field]) -> Fields:
+def _non_defaults(task: Task, fields: Mapping[str, Field]) -> Fields:
     """Return the fields that say something else than the default."""
     return {
         field.name: field.write(value)
@@ -166,7 +166,7 @@ def _non_defaults(task: Task, fields: Mapping[str, _Field]) -> Fields:
 
 
 def newborn(task: Task) -> Fields:
-    """The record of a task that waits for the first time."""
+    """Return the record of a task that waits for the first time."""
     fields = waiting(task)
     more = full(task)
     del more["taskId"]
@@ -179,7 +179,7 @@ def newborn(task: Task) -> Fields:
 
 
 def waiting(task: Task) -> list[str]:
-    """The same of a task that is as a submit makes it."""
+    """Return the record of a task that is as a submit makes it, as names and values."""
     fields = [
         *("type", task.type, "tenantId", task.tenant or "", "planId", task.plan or ""),
         *("createdAt", iso(task.created_at), "status", task.status),
@@ -198,7 +198,7 @@ _AS_EVER = tuple(DEFAULTS[name] for name in _SUBMITTED)
 
 
 def full(task: Task) -> Fields:
-    """All that decisions may have changed."""
+    """Return all fields that decisions may have changed."""
     fields = {field.name: field.write(getattr(task, name)) for name, field in _KEPT.items()}
     fields |= {field.name: field.write(getattr(task, name)) for name, field in _COMPLETED.items()}
     fields |= _non_defaults(task, _OPTIONAL)
@@ -275,7 +275,7 @@ def name_value_list(fields: Mapping[str, str]) -> list[str]:
 
 
 def texts(pairs: list[bytes]) -> Fields:
-    """A reply of HGETALL as text; what is no text cannot be read."""
+    """Return a reply of HGETALL as text; a record with other bytes cannot be read."""
     try:
         decoded = [text.decode() for text in pairs]
     except UnicodeDecodeError as error:
@@ -284,7 +284,7 @@ def texts(pairs: list[bytes]) -> Fields:
 
 
 def decode(task_id: str, fields: Mapping[str, str], until: float | None = None) -> Task:
-    """``until``: the end of its lease, which only the lease index knows."""
+    """Return the task of a record; ``until`` is the end of its lease, from the lease index."""
     values: dict[str, Any] = {"id": task_id}
     for name, field in _ALL.items():
         text = fields.get(field.name)
@@ -326,12 +326,8 @@ def _build(
 # -- leases
 
 
-def entry_in(lease_id: str) -> str:
-    return lease_id.partition(":")[0]
-
-
 def lease_facts(task_id: str, lease_id: str) -> tuple[int, int]:
-    """The fence, and the version that the claim made (claim.lua makes the id of them)."""
+    """Return the fence, and the version that the claim made (claim.lua makes the id of them)."""
     try:
         _, _, fence, version = lease_id.split(":")
         return int(fence, 16), int(version)
@@ -343,14 +339,14 @@ def lease_facts(task_id: str, lease_id: str) -> tuple[int, int]:
 
 
 def encode_stage(stage: StageRecord) -> tuple[str, str]:
-    """The field and its value: a line of facts, then the result as it is."""
+    """Return the field and its value: a line of facts, then the result as it is."""
     facts = [stage.name, stage.duration_seconds, stage.run, stage.epoch]
     result = stage.result + codec.UNDO_MARKS[stage.undo]
-    return str(stage.index), f"{_json(facts)}\n{result.decode()}"
+    return str(stage.index), f"{write_json(facts)}\n{result.decode()}"
 
 
 def decode_stages(pairs: list[bytes], fields: Mapping[str, str]) -> tuple[StageRecord, ...]:
-    """The only stage of a task may stand in its record."""
+    """Return the stages in order; the only stage of a task may stand in its record."""
     if not pairs and not fields.get("stage0"):
         return ()
     found = [decode_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True)]
@@ -380,10 +376,6 @@ def decode_stage(index: bytes, body: bytes) -> StageRecord:
         raise SerialisationError(f"stage {index!r} cannot be read: {error}") from error
 
 
-def decode_progress(text: str) -> Progress:
-    return codec.decode_progress(text.encode())
-
-
 def checkpoint_meta(checkpoint: Checkpoint) -> list[str]:
     return [
         "version",
@@ -398,7 +390,7 @@ def checkpoint_meta(checkpoint: Checkpoint) -> list[str]:
 
 
 def readable(task_id: str, found: Reply) -> Task | None:
-    """None: it cannot be read, which `doctor` tells. Its neighbours can."""
+    """Return the task of a reply; None: it cannot be read, which `doctor` reports."""
     try:
         if "wrong" in found:  # what the server says of it
             raise SerialisationError(found["wrong"].decode())

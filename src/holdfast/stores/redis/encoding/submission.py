@@ -60,7 +60,7 @@ class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 def packed_submission(submission: Submission) -> bytes:
-    task, said = submission.task, submission.events
+    task, events = submission.task, submission.events
     try:
         line = line_of(task)
         if not line:
@@ -84,7 +84,7 @@ def packed_submission(submission: Submission) -> bytes:
             error=task.failure.fingerprint if task.failure else None,
             suspended_at=repr(task.updated_at) if task.suspended else None,
             held=submission.held,
-            events=None if said == created_events(task) else encode_events(said),
+            events=None if events == created_events(task) else encode_events(events),
             saves=saves(task),
         )
     )
@@ -103,7 +103,7 @@ def as_text(task: Task, body: bytes) -> str:
 
 
 def created_events(task: Task) -> tuple[ev.Event, ...]:
-    """The events of the first version, where they say no more than the record does."""
+    """Return the events of the first version, where they say no more than the record does."""
     return (
         ev.TaskCreated(
             task_id=task.id,
@@ -170,7 +170,7 @@ def is_just_born(task: Task) -> bool:
 
 
 def line_of(task: Task) -> bytes:
-    """One line, which can be read again, or none if there is more to be told."""
+    """Return the task in one line that can be read again, or none if it says too little."""
     if not is_just_born(task):
         return b""
     facts = list(_facts(task))
@@ -190,7 +190,7 @@ def _read_born(task_id: str, line: bytes) -> _Born:
 
 
 def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: float) -> Task:
-    """The record as its first claim has made it."""
+    """Return the task as its first claim has made it."""
     of = _read_born(task_id, line)
     status = START.to[of.status]
     return Task(
@@ -229,9 +229,9 @@ class ClaimLease(msgspec.Struct, frozen=True, gc=False):
     wall: float
 
 
-def first_claimed_of(told: Sequence[bytes], lease: ClaimLease) -> Claimed:
+def first_claimed_of(parts: Sequence[bytes], lease: ClaimLease) -> Claimed:
     """Return a task that is handed out for the first time, as it was submitted."""
-    id_, body, lease_id, order = told
+    id_, body, lease_id, order = parts
     task_id = id_.decode()
     line, _, payload = body.partition(b"\n")
     name = lease_id.decode()

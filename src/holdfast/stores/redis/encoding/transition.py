@@ -143,7 +143,7 @@ def _known_record(task: Task, lease: Lease, following: Next) -> _Was:
     was = _Was(
         status=task.status,
         type=task.type,
-        entry=record.entry_in(lease.id),
+        entry=lease.id.partition(":")[0],
         queue=task.queue,
         key=task.key,
         error=task.failure.fingerprint if task.failure else None,

@@ -201,7 +201,7 @@ async def create(
 
 
 def _event_element(version: int, events: Sequence[PlanEvent]) -> str:
-    """One element of the list: the version, then each event in a line."""
+    """Return one element of the list of events: the version, then each event in a line."""
     return "\n".join([str(version), *(plan_events.encode(event).decode() for event in events)])
 
 
@@ -251,9 +251,9 @@ async def find_due(part: Partition, limit: int) -> DueItems[float]:
 async def apply(
     part: Partition, change: PlanChange, ids: Sequence[str], lease_seconds: float
 ) -> PlanOutcome:
-    """``ids``: those of its tasks, if any is moved."""
-    told = pack(_pack_change(change, ids, part.terms.tombstone_seconds))
-    word, found = await part.write(scripts.PLAN_APPLY, told, lease_seconds, NAMES)
+    """Apply a change; ``ids`` are those of the plan's tasks, if any is moved."""
+    packed = pack(_pack_change(change, ids, part.terms.tombstone_seconds))
+    word, found = await part.write(scripts.PLAN_APPLY, packed, lease_seconds, NAMES)
     if word == b"foreign":
         raise faults.foreign([found.decode()], part.client.address.shown)
     there = _read(change.after.id, found)
@@ -265,7 +265,7 @@ async def apply(
 def _pack_change(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _Change:
     before, after = change.before, change.after
     written = plan_trigger_hash.write_plan(after)
-    told = _Change(
+    packed = _Change(
         id=after.id,
         expects=str(before.version),
         version=str(after.version),
@@ -285,9 +285,9 @@ def _pack_change(change: PlanChange, ids: Sequence[str], at_least_seconds: int) 
     )
     if change.next is PlanNext.SETTLED:
         settled_at = after.updated_at if after.settled_at is None else after.settled_at
-        told.till = f"{settled_at + after.keep_seconds:.6f}"
-        told.seconds = str(ceil(max(after.keep_seconds, at_least_seconds)))
-    return told
+        packed.till = f"{settled_at + after.keep_seconds:.6f}"
+        packed.seconds = str(ceil(max(after.keep_seconds, at_least_seconds)))
+    return packed
 
 
 def _move(index: int, member: Member, ids: Sequence[str]) -> tuple[str, str, str, bool]:
@@ -305,7 +305,7 @@ async def load(part: Partition, ids: Sequence[str]) -> list[Plan | None]:
 
 
 def _load_reply(plan_id: str, reply: Any) -> Plan | None:
-    """None: there is none, or it cannot be read, which `doctor` tells."""
+    """Return the plan; None: there is none, or it cannot be read, which `doctor` reports."""
     try:
         return _read(plan_id, unless_foreign(reply))
     except (SerialisationError, StoreForeign) as error:
@@ -350,10 +350,10 @@ async def load_events(
     start = max(0, after_version)
     while len(found) < limit:
         last = start + min(VERSIONS, limit - len(found)) - 1
-        asked = ("LRANGE", part.keys("plan_events", plan_id), start, last)
-        (elements,) = await part.client.many(part.keys, [asked])
-        read = chain.from_iterable(_events(plan_id, one) for one in unless_foreign(elements))
-        for event in read:
+        command = ("LRANGE", part.keys("plan_events", plan_id), start, last)
+        (elements,) = await part.client.many(part.keys, [command])
+        lists = (_events(plan_id, element) for element in unless_foreign(elements))
+        for event in chain.from_iterable(lists):
             if len(found) < limit or event.version == found[-1].version:
                 found.append(event)
         if len(elements) <= last - start:
@@ -379,7 +379,7 @@ async def load_page(
         return [name.decode(errors="replace") for name in found]
 
     async def load_named(names: list[str]) -> list[Plan | None]:
-        """A name of one that was here before under the same id names nobody."""
+        """Load plans by their names; that of an earlier plan with the same id names none."""
         plans = await load(part, [name.partition(" ")[2] for name in names])
         return [
             plan if plan is not None and list_name(plan) == name else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -61,11 +61,11 @@ _LOSES = msgspec.msgpack.encode({**LOSE.to})
 
 log = logging.getLogger("holdfast.stores.redis.doctor")
 
-Said = Iterator[tuple[str, str]]
+Complaints = Iterator[tuple[str, str]]
 
 
 async def reconcile(parts: Sequence[Partition], every_seconds: float) -> list[Finding]:
-    """Mend those that nobody has looked at for so long. One that fails keeps no other from it."""
+    """Reconcile partitions that nobody has examined for so long; one that fails stops no other."""
     found: list[Finding] = []
     missed: StoreError | None = None
     for part in parts:
@@ -129,11 +129,11 @@ class Examination(msgspec.Struct, frozen=True):
     tally: SeenCount
 
 
-async def _rounds(look: Examination, limit: int) -> list[Finding]:
+async def _rounds(examination: Examination, limit: int) -> list[Finding]:
     found: dict[Finding, None] = {}
-    for _ in range(ROUNDS if look.fix else 1):
+    for _ in range(ROUNDS if examination.fix else 1):
         before = len(found)
-        async for finding in _everything(look):
+        async for finding in _everything(examination):
             known = msgspec.structs.replace(finding, mended=not finding.mended)
             if known not in found:
                 found[finding] = None
@@ -144,19 +144,19 @@ async def _rounds(look: Examination, limit: int) -> list[Finding]:
     return [*found]
 
 
-async def _everything(look: Examination) -> AsyncIterator[Finding]:
-    part, fix, pace = look.part, look.fix, look.pace
+async def _everything(examination: Examination) -> AsyncIterator[Finding]:
+    part, fix, pace = examination.part, examination.fix, examination.pace
     leaving = await _leaving(part)
     others: dict[tuple[str, str], None] = {}
     async for page in walks.names(part):
-        for ids in _pages([of for kind, of in page if kind == "task"], PAGE):
+        for ids in walks.pages([of for kind, of in page if kind == "task"], PAGE):
             async for finding in _tasks(part, ids, fix):
                 yield finding
-            look.tally.add(len(ids))
+            examination.tally.add(len(ids))
             await pace()
         for kind in OF_A_TASK:
             mine = [of for k, of in page if k == kind and of not in leaving]
-            for names in _pages(mine, walks.PAGE):
+            for names in walks.pages(mine, walks.PAGE):
                 async for finding in _strays(part, kind, "", names, fix):
                     yield finding
                 await pace()
@@ -165,11 +165,11 @@ async def _everything(look: Examination) -> AsyncIterator[Finding]:
         others |= dict.fromkeys(one for one in page if one[0] in OTHERS)
         await pace()
     for kind, of in others:
-        async for finding in _members(look, kind, of, leaving):
+        async for finding in _members(examination, kind, of, leaving):
             yield finding
     for following in (
-        _tenants(look, {of for kind, of in others if kind in OF_A_TENANT}),
-        _causes(look, {of for kind, of in others if kind == "by_cause"}),
+        _tenants(examination, {of for kind, of in others if kind in OF_A_TENANT}),
+        _causes(examination, {of for kind, of in others if kind == "by_cause"}),
         doctor_dues.lists(part, fix, pace),
         recount.examine(part, fix=fix, pace=pace),
     ):
@@ -177,30 +177,30 @@ async def _everything(look: Examination) -> AsyncIterator[Finding]:
             yield finding
 
 
-async def _tenants(look: Examination, tenants: set[str]) -> AsyncIterator[Finding]:
-    for names in _pages(sorted(tenants), PAGE):
-        found = await look.part.call(scripts.EXAMINE_TENANTS, "1" if look.fix else "0", *names)
-        for reply in each_by_name(found):
+async def _tenants(examination: Examination, tenants: set[str]) -> AsyncIterator[Finding]:
+    for names in walks.pages(sorted(tenants), PAGE):
+        args = "1" if examination.fix else "0", *names
+        for reply in each_by_name(await examination.part.call(scripts.EXAMINE_TENANTS, *args)):
             message = f"{_text(reply['tenant'])} {_text(reply['message'])}"
             yield _finding("I11", None, message, reply["mended"])
-        await look.pace()
+        await examination.pace()
 
 
-async def _causes(look: Examination, seen: set[str]) -> AsyncIterator[Finding]:
+async def _causes(examination: Examination, seen: set[str]) -> AsyncIterator[Finding]:
     """Are the suspended counted right by what suspended them?"""
-    part, fix = look.part, "1" if look.fix else "0"
+    part, fix = examination.part, "1" if examination.fix else "0"
     async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
         seen |= {_text(cause) for cause in page}
-    for names in _pages(sorted(seen), PAGE):
+    for names in walks.pages(sorted(seen), PAGE):
         for reply in each_by_name(await part.call(scripts.EXAMINE_ERROR_GROUPS, fix, *names)):
             counts = f"is counted as {reply['counted']}, there are {reply['tasks']}"
             message = f"suspended by {_text(reply['cause'])} {counts}"
-            yield _finding("I11", None, message, look.fix)
-        await look.pace()
+            yield _finding("I11", None, message, examination.fix)
+        await examination.pace()
 
 
 async def _leaving(part: Partition) -> set[str]:
-    """Settled ones whose time is over: the server may take the record away before the sweep."""
+    """Return settled tasks whose time is over: the server may delete them before the sweep."""
     soon = repr((await part.server_time()).wall + SOON_SECONDS)
     found: set[str] = set()
     start, passed = "-inf", 0
@@ -268,7 +268,7 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
             yield _finding(invariant, task_id, says, False)
 
 
-def _rules(task: Task, bodies: Reply) -> Said:
+def _rules(task: Task, bodies: Reply) -> Complaints:
     payload, checkpoint = bodies["payload_type"], bodies["checkpoint_at"]
     if task.pause_requested and task.place in STOPPED:
         yield "I14", "rests with a pause still asked for"
@@ -288,7 +288,7 @@ def _rules(task: Task, bodies: Reply) -> Said:
             yield "I7", f"the checkpoint is at {at}, the record at {task.last_completed}"
 
 
-def _names(task: Task, facts: Sequence[bytes]) -> Said:
+def _names(task: Task, facts: Sequence[bytes]) -> Complaints:
     """``facts``: the index of each completed stage and what is kept of it, without its result."""
     try:
         wrong = describe_mismatch(task, record.decode_stages(list(facts), {}))
@@ -303,9 +303,9 @@ def _names(task: Task, facts: Sequence[bytes]) -> Said:
 
 
 async def _members(
-    look: Examination, kind: str, of: str, leaving: set[str]
+    examination: Examination, kind: str, of: str, leaving: set[str]
 ) -> AsyncIterator[Finding]:
-    part, fix = look.part, look.fix
+    part, fix = examination.part, examination.fix
     if kind in STREAMS:
         queue = STREAMS[kind] or of
         stream = part.keys.stream(queue)
@@ -313,7 +313,7 @@ async def _members(
             async for page in walk(part, stream):
                 async for finding in _strays(part, "stream", queue, page, fix):
                     yield finding
-                await look.pace()
+                await examination.pace()
     elif kind in SETS:
         key = part.keys(kind, of) if of else part.keys(kind)
         scan = "SSCAN" if kind == "by_day" else "ZSCAN"
@@ -321,7 +321,7 @@ async def _members(
             names = [name for name in page if kind == "settled" or _text(name) not in leaving]
             async for finding in _strays(part, kind, of, names, fix):
                 yield finding
-            await look.pace()
+            await examination.pace()
 
 
 async def _strays(
@@ -354,7 +354,3 @@ def _finding(invariant: str, task_id: str | None, says: str, mended: Any) -> Fin
 
 def _text(text: bytes) -> str:
     return text.decode(errors="replace")
-
-
-def _pages(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:
-    return (names[start : start + size] for start in range(0, len(names), size))

@@ -41,9 +41,8 @@ async def records(
     part: Partition, page: Sequence[tuple[str, str]], fix: bool, pace: Pace
 ) -> AsyncIterator[Finding]:
     """Examine the triggers and plans that a page of names has."""
-    triggers = [of for kind, of in page if kind == "trigger"]
-    for start in range(0, len(triggers), PAGE):
-        async for finding in _triggers(part, triggers[start : start + PAGE], fix):
+    for ids in walks.pages([of for kind, of in page if kind == "trigger"], PAGE):
+        async for finding in _triggers(part, ids, fix):
             yield finding
         await pace()
     for plan_id in [of for kind, of in page if kind == "plan"]:

@@ -19,7 +19,7 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import each_by_name, unless_foreign
+from holdfast.stores.redis.client.client import each_by_name, pairs_of, unless_foreign
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.walks import Pace
@@ -63,8 +63,8 @@ async def _compare(
     mended = False
     if fix and wrong:
         is_now = {field: number for field, number in walked.items() if number}
-        asked = before.writes, len(before.counts), *_flat(before.counts), *_flat(is_now)
-        mended = bool(await part.call(scripts.RECOUNT, *asked))
+        args = before.writes, len(before.counts), *_flat(before.counts), *_flat(is_now)
+        mended = bool(await part.call(scripts.RECOUNT, *args))
     for field in wrong:
         what = field.decode(errors="replace")
         yield _count_finding(what, before.counts.get(field, 0), walked[field], mended=mended)
@@ -87,18 +87,17 @@ async def _read_counts(part: Partition) -> CountsRead:
             [("HGETALL", part.keys("counts")), ("HGET", part.keys("meta"), "writes")],
         ),
     )
-    pairs = zip(counts[::2], counts[1::2], strict=True)
-    said = {name: int(number) for name, number in pairs}
-    return CountsRead(said, writes or b"", await _run(part))
+    numbers = {name: int(number) for name, number in pairs_of(counts)}
+    return CountsRead(numbers, writes or b"", await _run(part))
 
 
 async def _run(part: Partition) -> bytes | None:
-    """Each start of a server has a name of its own."""
+    """Return the server's run: each start has a name of its own."""
     try:
-        (told,) = await part.client.many(part.keys, [("INFO", "server")])
+        (info,) = await part.client.many(part.keys, [("INFO", "server")])
     except StoreUnusable:
         return None  # an ACL may forbid it
-    found = _RUN.search(told)
+    found = _RUN.search(info)
     return found[1] if found else None
 
 
@@ -108,14 +107,15 @@ async def _walk_counts(part: Partition, pace: Pace) -> Counter[bytes]:
     async for page in walks.names(part):
         ids = {of for kind, of in page if kind == "task"} - seen
         seen |= ids
-        asked = [("HMGET", part.keys("task", i), *_FACTS) for i in ids]
-        for reply in await part.client.many(part.keys, asked):
+        commands = [("HMGET", part.keys("task", i), *_FACTS) for i in ids]
+        for reply in await part.client.many(part.keys, commands):
             if isinstance(reply, list) and reply[1] is not None:
                 walked.update(_count_fields(*reply))
         await pace()
     # Of the settled, the record may be gone before they are swept.
     async for members in walks.members(part, part.keys("settled"), "ZSCAN"):
-        walked.update(_queue_in(member) + b" " + _SETTLED for member in members)
+        queues = (member.split(b"|")[4] for member in members)  # see grave.lua
+        walked.update(b"%b %b" % (queue, _SETTLED) for queue in queues)
         await pace()
     return walked
 
@@ -123,7 +123,7 @@ async def _walk_counts(part: Partition, pace: Pace) -> Counter[bytes]:
 def _count_fields(
     queue: bytes | None, place: bytes, tenant: bytes | None, completed: bytes | None
 ) -> Iterator[bytes]:
-    """The fields of the counts in which such a task counts."""
+    """Yield the fields of the counts in which such a task counts."""
     if place == _SETTLED:
         return
     of = queue or b"default"
@@ -132,7 +132,3 @@ def _count_fields(
         yield b"%b locks" % of
     if completed and completed.isdigit():  # before the first stage it is -1
         yield b"%b checkpoints" % of
-
-
-def _queue_in(member: bytes) -> bytes:
-    return member.split(b"|")[4]

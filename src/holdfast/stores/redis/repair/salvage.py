@@ -24,6 +24,7 @@ from holdfast.domain.task.placement import STOPPED, Place, fits
 from holdfast.domain.task.state import SETTLED, Status
 from holdfast.domain.task.task import Failure, FailureKind, Task
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.client.client import pack
 from holdfast.stores.redis.encoding import event_log, record
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views import walks
@@ -36,8 +37,7 @@ BODIES = {"payload": "string", "ckpt": "string", "data": "string", "stages": "ha
 log = logging.getLogger("holdfast.stores.redis.salvage")
 
 replace = msgspec.structs.replace
-_pack = msgspec.msgpack.Encoder().encode
-_STATUSES = _pack([*Status])
+_STATUSES = pack([*Status])
 _NUMBER = re.compile(r"-?\d+")
 _COUNTED = ("version", "order")  # the scripts count with them
 
@@ -59,7 +59,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def set_aside(part: Partition, ids: Iterable[bytes]) -> list[str]:
-    """Suspend each that is still unreadable, with what is left of it; those that were written."""
+    """Suspend each task that is still unreadable, and return the ids that were written."""
     done = []
     for task_id in {*ids} - {b""}:
         try:
@@ -102,7 +102,7 @@ async def _mend(part: Partition, task_id: str, remains: Remains, now: float) -> 
         says = f"is suspended: {_cannot_be_read(wrong)}"
     keep = "0" if wrong == remains.damaged else "1"
     answer: bytes = await part.call(
-        scripts.SALVAGE, task_id, remains.digest, _STATUSES, keep, _pack(facts)
+        scripts.SALVAGE, task_id, remains.digest, _STATUSES, keep, pack(facts)
     )
     if answer == b"done":
         log.error("task %s %s", task_id, says)
@@ -184,7 +184,7 @@ def _whole(text: Any) -> int | None:
 
 
 def readable(task_id: str, remains: Remains, now: float) -> tuple[dict[str, str], list[str]]:
-    """A record that can be read, and the fields of the old one that could not or are missing."""
+    """Return a record that can be read, and the fields of the old one that are bad or missing."""
     base = record.newborn(_placeholder(task_id, remains, now))
     good: dict[str, str] = {}
     bad: list[str] = []
@@ -317,7 +317,7 @@ async def _leave_alone(part: Partition, task_id: str) -> None:
 
 
 async def _pending_of(part: Partition, task_id: str) -> list[bytes]:
-    """Pairs of a queue and an entry that was handed out and names the task."""
+    """Return pairs of a queue and an entry that was handed out and names the task."""
     keys, found = part.keys, list[bytes]()
     (queues,) = await part.client.many(keys, [("SMEMBERS", keys("queues"))])
     for queue in queues:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import sha1
 from typing import Any
 
 import msgspec
@@ -12,10 +12,11 @@ from holdfast.domain.errors import StoreError
 from holdfast.ports import Kept, Switch
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import Script, by_name, unless_foreign
+from holdfast.stores.redis.client.client import Script, by_name, pairs_of, unless_foreign
 from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.partition import BATCH, Partition
 from holdfast.stores.redis.repair import salvage
+from holdfast.stores.redis.views import walks
 
 IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
 
@@ -167,9 +168,9 @@ async def _workers(part: Partition, request: PruneRequest, live: Collection[str]
     if live is not None:
         gone = [name for name in gone if name.decode(errors="replace") not in live]
     forgotten = 0
-    for names in parts(gone):
+    for names in walks.pages(gone, BATCH):
         forgotten += await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
-    for names in parts(await _drained_strangers(part) if live is None else []):
+    for names in walks.pages(await _drained_strangers(part) if live is None else [], BATCH):
         await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
     kept = await _consumers(part, await live_workers(part) if live is None else live)
     await _forget_claims(part, {name: said for name, said in claims.items() if name not in kept})
@@ -202,7 +203,7 @@ async def _consumers(part: Partition, live: Collection[str]) -> set[str]:
         kept |= {one[b"name"].decode(errors="replace") for one in consumers} - {
             name.decode(errors="replace") for name in gone
         }
-        for names in parts(gone):
+        for names in walks.pages(gone, BATCH):
             await part.call(scripts.PRUNE_CONSUMERS, queue, *names)
     return kept
 
@@ -216,29 +217,21 @@ def _is_gone(consumer: dict[bytes, Any], live: Collection[str]) -> bool:
 
 
 async def _last_claims(part: Partition) -> dict[str, bytes]:
-    """Read before the consumers are: whoever claims for the first time meanwhile is not in it."""
+    """Return each worker's last claim, read before the consumers: later claims are not in it."""
     (found,) = await part.client.many(part.keys, [("HGETALL", part.keys("claims"))])
-    said_by = unless_foreign(found)
-    pairs = zip(said_by[::2], said_by[1::2], strict=True)
-    return {name.decode(errors="replace"): said for name, said in pairs}
+    claims = pairs_of(unless_foreign(found))
+    return {name.decode(errors="replace"): claim for name, claim in claims}
 
 
 async def _forget_claims(part: Partition, claims: Mapping[str, bytes]) -> None:
     """Forget the last claims of workers that will not repeat them."""
-    for names in parts([name.encode() for name in claims]):
-        pairs = [word for name in names for word in (name, _digest(claims[name.decode()]))]
-        await part.call(scripts.PRUNE_CLAIMS, *pairs)
-
-
-def _digest(said: bytes) -> str:
-    return hashlib.sha1(said, usedforsecurity=False).hexdigest()
+    for names in walks.pages([name.encode() for name in claims], BATCH):
+        digests = [sha1(claims[name.decode()], usedforsecurity=False) for name in names]
+        pairs = zip(names, (digest.hexdigest() for digest in digests), strict=True)
+        await part.call(scripts.PRUNE_CLAIMS, *(word for pair in pairs for word in pair))
 
 
 async def _older(part: Partition, kind: str, before: float, passed: int, limit: int) -> list[bytes]:
     page = ("ZRANGEBYSCORE", part.keys(kind), "-inf", f"({before!r}", "LIMIT", passed, limit)
     (found,) = await part.client.many(part.keys, [page])
     return list(found)
-
-
-def parts(names: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    return (names[start : start + BATCH] for start in range(0, len(names), BATCH))

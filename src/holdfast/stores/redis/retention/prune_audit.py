@@ -7,23 +7,15 @@ from collections.abc import Iterable
 from holdfast.domain.audit import AuditLink
 from holdfast.domain.errors import StoreFull
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.admin.audit_chain import (
-    Outbox,
-    anchor_of,
-    entries_of,
-    link_of,
-    links,
-    outbox,
-    text_of,
-)
+from holdfast.stores.redis.admin import audit_chain
 from holdfast.stores.redis.admin.audit_seal import seal
-from holdfast.stores.redis.partition import Partition, Partitions, gather_all
+from holdfast.stores.redis.partition import Partition, Partitions
 
 PAGE = 100
 
 
 async def prune(parts: Partitions, *, older_than_seconds: float, limit: int, dry_run: bool) -> int:
-    """An entry that is old and not in the chain yet goes through it: nothing goes unseen."""
+    """Prune old links; an old entry that is not in the chain yet is sealed into it first."""
     before = (await parts.first.server_time()).wall - older_than_seconds
     if dry_run:
         return min(limit, await _count_old(parts, before, limit))
@@ -44,14 +36,16 @@ async def _prune(first: Partition, before: float, limit: int) -> int:
     pruned = 0
     while pruned < limit:
         wanted = min(PAGE, limit - pruned)
-        ends, elements = await links(first, 0, wanted)
-        found = [link_of(element, 0) for element in elements]
+        ends, elements = await audit_chain.links(first, 0, wanted)
+        found = [audit_chain.link_of(element, 0) for element in elements]
         old = _old(map(_time, found), before)
         if old:
             base = found[old - 1].anchor
             newest = max([ends.base_at or 0.0, *(link.entry.at for link in found[:old])])
             cleaned = f"{base.seq} {newest!r}"
-            old = await first.call(scripts.PRUNE_AUDIT, ends.base, text_of(base), old, cleaned)
+            old = await first.call(
+                scripts.PRUNE_AUDIT, ends.base, audit_chain.text_of(base), old, cleaned
+            )
         pruned += old
         if old < wanted:
             break
@@ -59,19 +53,18 @@ async def _prune(first: Partition, before: float, limit: int) -> int:
 
 
 async def _count_old(parts: Partitions, before: float, limit: int) -> int:
-    looks = [outbox(number, part, 0, limit - 1) for number, part in enumerate(parts)]
-    boxes: list[Outbox] = await gather_all(looks)
-    ends, _ = await links(parts.first, 0, 0)
-    counted, after = 0, anchor_of(ends.base).seq
+    boxes = await audit_chain.read_outboxes(parts, 0, limit - 1)
+    ends, _ = await audit_chain.links(parts.first, 0, 0)
+    counted, after = 0, audit_chain.anchor_of(ends.base).seq
     while counted < limit:
-        _, elements = await links(parts.first, after + counted, PAGE)
-        old = _old((_time(link_of(element, 0)) for element in elements), before)
+        _, elements = await audit_chain.links(parts.first, after + counted, PAGE)
+        old = _old((_time(audit_chain.link_of(element, 0)) for element in elements), before)
         counted += old
         if old < PAGE:
             break
     for box in boxes:
         fresh = box.bodies[box.length - box.loose(ends) :]
-        counted += _old((entry.at for entry in entries_of(fresh, box.at)), before)
+        counted += _old((entry.at for entry in audit_chain.entries_of(fresh, box.at)), before)
     return counted
 
 

@@ -1,4 +1,4 @@
-"""A claim over all partitions: who is asked, in which order, and what a repeat is given.
+"""A claim over all partitions: which are asked, in which order, and what a repeat is given.
 
 `claim_from` claims on one of them.
 """
@@ -53,35 +53,35 @@ class Claims:
         self._last.pop(worker, None)
         self._empty.pop(worker, None)
 
-    async def claim(self, asked: PartitionClaim, limit: int) -> list[Claimed]:
-        if self._empty.get(asked.worker) == asked.request:
+    async def claim(self, claim: PartitionClaim, limit: int) -> list[Claimed]:
+        if self._empty.get(claim.worker) == claim.request:
             return []
-        claimed = await self._given_before(asked) or await self._claim(asked, limit)
+        claimed = await self._given_before(claim) or await self._claim(claim, limit)
         if not claimed:
-            self._empty[asked.worker] = asked.request
+            self._empty[claim.worker] = claim.request
         return claimed
 
-    async def _given_before(self, asked: PartitionClaim) -> list[Claimed]:
+    async def _given_before(self, claim: PartitionClaim) -> list[Claimed]:
         """Return what any of several partitions handed out to this request before."""
-        repeated = self._last.get(asked.worker) == asked.request
-        self._last[asked.worker] = asked.request
+        repeated = self._last.get(claim.worker) == claim.request
+        self._last[claim.worker] = claim.request
         if len(self._partitions) == 1 or not repeated:
             return []
-        nothing_new = msgspec.structs.replace(asked, queues=())
+        nothing_new = msgspec.structs.replace(claim, queues=())
         found, _ = await try_all(claim_from(p, nothing_new, limit=0) for p in self._partitions)
         return [one for some in found if not isinstance(some, StoreError) for one in some[0]]
 
-    async def _claim(self, asked: PartitionClaim, limit: int) -> list[Claimed]:
+    async def _claim(self, claim: PartitionClaim, limit: int) -> list[Claimed]:
         claimed: list[Claimed] = []
         missed: StoreUnavailable | None = None
         got: Counter[Partition] = Counter()
-        for part, queues in await self._worth_asking(asked):
+        for part, queues in await self._worth_asking(claim):
             if len(claimed) >= limit:
                 break
             try:
                 more, got[part] = await claim_from(
                     part,
-                    msgspec.structs.replace(asked, queues=queues),
+                    msgspec.structs.replace(claim, queues=queues),
                     limit=limit - len(claimed),
                     got=got[part],
                 )
@@ -93,26 +93,26 @@ class Claims:
             raise PartlyUnavailable(missed, claimed) if claimed else missed
         return claimed
 
-    async def _worth_asking(self, asked: PartitionClaim) -> list[tuple[Partition, Sequence[str]]]:
+    async def _worth_asking(self, claim: PartitionClaim) -> list[tuple[Partition, Sequence[str]]]:
         """Each queue in the partitions that have something in it, then the next queue."""
         if len(self._partitions) == 1:
-            return [(self._partitions.first, asked.queues)]
-        rotated = self._partitions.beginning_at(asked.request)
+            return [(self._partitions.first, claim.queues)]
+        rotated = self._partitions.beginning_at(claim.request)
         now = self._clock.steady()
         if now - self._asked_all_at > ASK_ALL_SECONDS:  # counts follow; the queues are the truth
             self._asked_all_at = now
-            return [(part, [queue]) for queue in asked.queues for part in rotated]
-        found, _ = await try_all(has_waiting(part, asked.queues) for part in rotated)
+            return [(part, [queue]) for queue in claim.queues for part in rotated]
+        found, _ = await try_all(has_waiting(part, claim.queues) for part in rotated)
         return [
             (part, [queue])
-            for n, queue in enumerate(asked.queues)
+            for n, queue in enumerate(claim.queues)
             for part, waiting in zip(rotated, found, strict=True)
             if not isinstance(waiting, StoreError) and waiting[n]
         ]
 
 
 async def claim_from(
-    part: Partition, asked: PartitionClaim, *, limit: int, got: int = 0
+    part: Partition, claim: PartitionClaim, *, limit: int, got: int = 0
 ) -> tuple[list[Claimed], int]:
     """Claim tasks, and return them with how many this request has got here in all.
 
@@ -126,18 +126,18 @@ async def claim_from(
         reply = claiming.ClaimReply(
             *await part.write(
                 scripts.CLAIM,
-                asked.worker,
-                asked.request,
+                claim.worker,
+                claim.request,
                 got,
                 wanted,
-                asked.lease_seconds,
+                claim.lease_seconds,
                 secret,
                 part.terms.lock_seconds,
                 _STARTS,
-                *asked.queues,
+                *claim.queues,
             )
         )
-        lease = submission.ClaimLease(asked.worker, float(reply.lease_until), float(reply.wall))
+        lease = submission.ClaimLease(claim.worker, float(reply.lease_until), float(reply.wall))
         claimed += await _readable(part, lease, reply.handed_out, reply.unreadable)
         got, before = reply.upto, got
         if reply.repeated is not None:
@@ -155,14 +155,14 @@ async def _readable(
     unreadable: list[bytes],
 ) -> list[Claimed]:
     claimed = []
-    for told in handed_out:
+    for parts in handed_out:
         try:
-            if len(told) == claiming.FIRST_RUN:
-                claimed.append(submission.first_claimed_of(told, lease))
+            if len(parts) == claiming.FIRST_RUN:
+                claimed.append(submission.first_claimed_of(parts, lease))
             else:
-                claimed.append(claiming.claimed_of(told))
+                claimed.append(claiming.claimed_of(parts))
         except SerialisationError as error:
-            unreadable.append(told[0])
+            unreadable.append(parts[0])
             log.error("%s", error)
     if unreadable:
         await set_aside(part, unreadable)

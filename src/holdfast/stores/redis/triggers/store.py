@@ -31,7 +31,7 @@ from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores import codec
 from holdfast.stores.redis import due_merge, scripts
 from holdfast.stores.redis.client import faults
-from holdfast.stores.redis.client.client import by_name, pack, unless_foreign
+from holdfast.stores.redis.client.client import by_name, pack, pairs_of, unless_foreign
 from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf, seconds_of
 from holdfast.stores.redis.encoding import plan_trigger_hash, submission
 from holdfast.stores.redis.partition import (
@@ -84,10 +84,10 @@ class RedisTriggers(StoredTriggers):
         if change.write is TriggerWrite.COMPARE and change.before.version == 0:
             self._at_home(change.after)
         part = self._part(change.after.id)
-        for one in change.submissions:
-            if self._parts.with_task(one.task) is not part:
+        for submitted in change.submissions:
+            if self._parts.with_task(submitted.task) is not part:
                 raise InvalidInput(
-                    f"task id {one.task.id!r} is not in the partition of its trigger "
+                    f"task id {submitted.task.id!r} is not in the partition of its trigger "
                     f"{change.after.id!r}"
                 )
 
@@ -96,13 +96,13 @@ class RedisTriggers(StoredTriggers):
     async def _claim_due(
         self, owner: str, upto: float | None, limit: int, lease_seconds: float
     ) -> DueTriggers:
-        async def look(part: Partition, number: int) -> DueItems[bytes]:
+        async def find(part: Partition, number: int) -> DueItems[bytes]:
             return await find_due_times(part, upto, number)
 
         async def take(part: Partition, number: int) -> DueItems[Trigger]:
             return await claim(part, owner, upto, number, lease_seconds)
 
-        claimed = await due_merge.hand_out(self._parts, limit, look, take)
+        claimed = await due_merge.hand_out(self._parts, limit, find, take)
         leased = sorted(claimed.items, key=_by_time)
         return DueTriggers(triggers=tuple(leased), next_seconds=claimed.next_seconds)
 
@@ -266,13 +266,9 @@ async def _readable(part: Partition, found: Sequence[Any]) -> list[Trigger]:
 
 
 async def _set_aside(part: Partition, found: Sequence[Any]) -> None:
-    """Nobody is to meet it again each time: the doctor tells of it."""
-    args = [word for name, fields in found for word in (name, _version_in(fields))]
-    await part.write(scripts.TRIGGER_SET_ASIDE, *args)
-
-
-def _version_in(fields: Sequence[bytes]) -> bytes:
-    return dict(zip(fields[::2], fields[1::2], strict=True)).get(b"version", b"")
+    """Take unreadable triggers out of the lists of what is due; the doctor reports them."""
+    versions = [(name, dict(pairs_of(fields)).get(b"version", b"")) for name, fields in found]
+    await part.write(scripts.TRIGGER_SET_ASIDE, *(word for pair in versions for word in pair))
 
 
 def _warn_set_aside(wrong: Sequence[tuple[bytes, bytes]]) -> None:

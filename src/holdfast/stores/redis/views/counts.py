@@ -12,7 +12,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Awaited, Moves, Stats, late
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import Reply, by_name, pairs_of
+from holdfast.stores.redis.client.client import by_name, pairs_of
 from holdfast.stores.redis.encoding import stage_timings
 from holdfast.stores.redis.encoding.record import readable
 from holdfast.stores.redis.partition import Partition
@@ -31,6 +31,7 @@ async def stats(part: Partition) -> Stats:
         elif count:
             by_queue[queue][Place(place)] = count
     waiting = [queue for queue, places in by_queue.items() if places[Place.READY] > 0]
+    waits = by_name(reply["waits"])
     return Stats(
         by_status=Counter({s: n for s, n in zip(Status, reply["sizes"], strict=True) if n}),
         by_queue=by_queue,
@@ -41,12 +42,8 @@ async def stats(part: Partition) -> Stats:
         checkpoints=max(0, others["checkpoints"]),
         locks=max(0, others["locks"]),
         timings=tuple(stage_timings.timings_of(_counter_of(reply["durations"]))),
-        late_seconds=late(_waits(by_name(reply["waits"]))),
+        late_seconds=late({kind: float(waits[kind]) if waits[kind] else None for kind in Awaited}),
     )
-
-
-def _waits(reply: Reply) -> dict[Awaited, float | None]:
-    return {kind: float(reply[kind]) if reply[kind] else None for kind in Awaited}
 
 
 def _counter_of(reply: Sequence[bytes]) -> Counter[str]:
@@ -54,7 +51,7 @@ def _counter_of(reply: Sequence[bytes]) -> Counter[str]:
 
 
 def _moves(counted: Counter[str]) -> Iterator[Moves]:
-    """Fields of two words are from before queue and type were counted apart."""
+    """Yield the moves; fields of two words are older than the counts by queue and type."""
     for field, count in counted.items():
         before, after, *more = field.split(" ")
         if more[-1:] == ["us"] and len(more) != len(("queue", "type")):
@@ -103,16 +100,12 @@ def merge_stats(parts: Sequence[Stats]) -> Stats:
         checkpoints=sum(part.checkpoints for part in parts),
         locks=sum(part.locks for part in parts),
         timings=stage_timings.merge_timings(one for part in parts for one in part.timings),
-        late_seconds=_latest(parts),
+        late_seconds={
+            kind: max(part.late_seconds.get(kind, 0.0) for part in parts)
+            for kind in Awaited
+            if any(kind in part.late_seconds for part in parts)
+        },
     )
-
-
-def _latest(parts: Sequence[Stats]) -> dict[Awaited, float]:
-    latest: dict[Awaited, float] = {}
-    for part in parts:
-        for kind, seconds in part.late_seconds.items():
-            latest[kind] = max(seconds, latest.get(kind, 0.0))
-    return latest
 
 
 def _merge_moves(moves: Iterable[Moves]) -> tuple[Moves, ...]:
@@ -129,7 +122,7 @@ def _merge_moves(moves: Iterable[Moves]) -> tuple[Moves, ...]:
 
 
 def _merge_heads(parts: Sequence[Stats]) -> dict[str, Task]:
-    """Each partition has a head of its own; the one that has waited longest stands for all."""
+    """Return the first task of each queue: of several partitions, the one that waited longest."""
     heads: dict[str, Task] = {}
     for part in parts:
         for queue, task in part.heads.items():

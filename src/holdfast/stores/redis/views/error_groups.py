@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+
+from msgspec.structs import replace
 
 from holdfast.ports import ErrorGroup
 from holdfast.stores.redis import scripts
@@ -16,15 +18,16 @@ CAUSES_MAX = 10_000  # of one partition, the most frequent; a program has far fe
 
 
 async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
-    """The counts of all partitions tell which are the most frequent; only these are looked at."""
+    """Return the most frequent groups; only these are read, by the counts of all partitions."""
     counts: Counter[str] = Counter()
     for some in await gather_all(_counts(part) for part in parts):
         counts.update(some)
     ranked = sorted(counts, key=lambda cause: (-counts[cause], cause))[: max(0, limit)]
-    found = await gather_all(_groups(part, ranked) for part in parts)
-    merged = [_merge_groups([group for group in of if group]) for of in zip(*found, strict=True)]
-    groups = [group for group in merged if group is not None]
-    return sorted(groups, key=lambda group: (-group.count, group.fingerprint))
+    merged: dict[str, ErrorGroup] = {}
+    for group in chain.from_iterable(await gather_all(_groups(part, ranked) for part in parts)):
+        known = merged.get(group.fingerprint)
+        merged[group.fingerprint] = group if known is None else _merge(known, group)
+    return sorted(merged.values(), key=lambda group: (-group.count, group.fingerprint))
 
 
 async def _counts(part: Partition) -> Counter[str]:
@@ -33,24 +36,17 @@ async def _counts(part: Partition) -> Counter[str]:
     return Counter({cause.decode(): int(n) for cause, n in pairs_of(unless_foreign(reply))})
 
 
-async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup | None]:
+async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup]:
     answers = await part.call_in_batches(scripts.ERROR_GROUPS, causes)
-    return [_group(cause, found) for cause, found in zip(causes, answers, strict=True)]
+    pairs = zip(causes, answers, strict=True)
+    replies = [(cause, by_name(answer)) for cause, answer in pairs if answer is not None]
+    return [
+        ErrorGroup(fingerprint=cause, count=reply["count"], newest=newest)
+        for cause, reply in replies
+        if (newest := readable(reply["id"].decode(), reply)) is not None
+    ]
 
 
-def _group(cause: str, found: Sequence[Any] | None) -> ErrorGroup | None:
-    if found is None:
-        return None
-    reply = by_name(found)
-    newest = readable(reply["id"].decode(), reply)
-    return ErrorGroup(fingerprint=cause, count=reply["count"], newest=newest) if newest else None
-
-
-def _merge_groups(groups: Sequence[ErrorGroup]) -> ErrorGroup | None:
-    if not groups:
-        return None
-    return ErrorGroup(
-        fingerprint=groups[0].fingerprint,
-        count=sum(group.count for group in groups),
-        newest=max((group.newest for group in groups), key=lambda task: task.id),
-    )
+def _merge(one: ErrorGroup, other: ErrorGroup) -> ErrorGroup:
+    newest = max(one.newest, other.newest, key=lambda task: task.id)
+    return replace(one, count=one.count + other.count, newest=newest)

@@ -14,10 +14,10 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Page
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import unless_foreign
+from holdfast.stores.redis.due_merge import LOOK_LIMIT, Leaf, one_page
 from holdfast.stores.redis.encoding.record import DEFAULTS, from_iso, loaded_task
 from holdfast.stores.redis.partition import BATCH, Partition
 
-LOOK_LIMIT = 1000  # records compared for one page, however few of them match
 AT_ONCE = 250  # of them, where most do not match, or a page is long
 DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches are not rare
 ROUNDING_SECONDS = 0.00001  # records tell the time in microseconds, the index as it came
@@ -36,8 +36,8 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
     while seen < look_limit:
         rare = 2 * len(found) < seen
         wanted = max(BATCH, limit + 1 - len(found))  # one more tells whether there is a next page
-        asked = min(AT_ONCE if rare else wanted, AT_ONCE, look_limit - seen)
-        ids = await walk(cursor, asked)
+        count = min(AT_ONCE if rare else wanted, AT_ONCE, look_limit - seen)
+        ids = await walk(cursor, count)
         likely = await _sift_ids(part, ids, where) if rare else ids
         replies = await part.call_in_batches(scripts.LOAD, likely)
         for task_id, reply in zip(likely, replies, strict=True):
@@ -46,7 +46,7 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
                 if len(found) == limit:
                     return Page(tasks=tuple(found), cursor=found[-1].id)
                 found.append(task)
-        if len(ids) < asked:
+        if len(ids) < count:
             return Page(tasks=tuple(found), cursor=None)
         seen, cursor = seen + len(ids), ids[-1]
     return Page(tasks=tuple(found), cursor=cursor)
@@ -56,8 +56,8 @@ async def _sift_ids(part: Partition, ids: Sequence[str], where: Filter) -> list[
     """Return the ids that may match, by the fields asked for: a whole record costs much more."""
     right = _right_values(where)
     fields = (*right, *_TIMES) if _is_spanned(where) else tuple(right)
-    asked = [("HMGET", part.keys("task", task_id), *fields) for task_id in ids]
-    replies = await part.client.many(part.keys, asked)
+    commands = [("HMGET", part.keys("task", task_id), *fields) for task_id in ids]
+    replies = await part.client.many(part.keys, commands)
     values = list(right.values())
     return [
         task_id
@@ -72,14 +72,14 @@ async def _sift_ids(part: Partition, ids: Sequence[str], where: Filter) -> list[
 
 def _right_values(where: Filter) -> dict[str, set[bytes | None]]:
     """Return the values that match, for each field that the filter names."""
-    one = {
+    wanted = {
         "type": where.type,
         "tenantId": where.tenant,
         "planId": where.plan,
         "queue": where.queue,
         "error": where.error,
     }
-    right = {name: {_bytes(value)} for name, value in one.items() if value is not None}
+    right = {name: {_bytes(value)} for name, value in wanted.items() if value is not None}
     if where.queue == DEFAULTS["queue"]:
         right["queue"].add(None)  # left out of the record
     if where.statuses or not right:
@@ -106,7 +106,7 @@ def _may_be_in_time(texts: Sequence[bytes | None], where: Filter) -> bool:
 async def _narrowest(part: Partition, where: Filter, cursor: str | None) -> Walk:
     ways = _ways(part, where)
     size, names = min([(await _size(part, names), names) for names in ways])
-    if _is_dated(where):
+    if _is_spanned(where) and SUSPENDED.issuperset(_statuses(where)):
         dated = await _count_dated(part, where)
         if dated < size and dated <= DATED_LIMIT:
             return await _by_time(part, where, cursor)
@@ -114,7 +114,7 @@ async def _narrowest(part: Partition, where: Filter, cursor: str | None) -> Walk
 
 
 def _ways(part: Partition, where: Filter) -> list[list[str]]:
-    """Each a set of indexes that together have all that can match."""
+    """Return sets of indexes, each of which has all tasks that can match."""
     ways = [[part.keys("by_status", status) for status in _statuses(where)]]
     narrow = {"by_error": where.error, "by_plan": where.plan, "by_tenant": where.tenant}
     return ways + [[part.keys(kind, of)] for kind, of in narrow.items() if of is not None]
@@ -140,10 +140,6 @@ def _by_id(part: Partition, names: Sequence[str]) -> Walk:
 
 
 # -- suspended tasks have an index by time
-
-
-def _is_dated(where: Filter) -> bool:
-    return _is_spanned(where) and SUSPENDED.issuperset(_statuses(where))
 
 
 def _is_spanned(where: Filter) -> bool:
@@ -185,14 +181,6 @@ async def _by_time(part: Partition, where: Filter, cursor: str | None) -> Walk:
 
 
 def merge_pages(pages: Sequence[Page], limit: int) -> Page:
-    """One page of all. Where one of them has not been looked at further, none is shown further."""
-    ends = [page.cursor for page in pages if page.cursor is not None]
-    end = max(ends, default=None)
-    tasks = sorted(
-        (task for page in pages for task in page.tasks if end is None or task.id >= end),
-        key=lambda task: task.id,
-        reverse=True,
-    )
-    if len(tasks) > limit:
-        return Page(tasks=tuple(tasks[:limit]), cursor=tasks[limit - 1].id)
-    return Page(tasks=tuple(tasks), cursor=end)
+    leaves = (Leaf([(task.id, task) for task in page.tasks], page.cursor) for page in pages)
+    tasks, end = one_page(leaves, limit, newest_first=True)
+    return Page(tasks=tasks, cursor=end)

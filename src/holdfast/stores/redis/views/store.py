@@ -123,7 +123,7 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
         checkpoint=reply["checkpoint"],
         stages=_stages(reply["stages"], fields),
         events=(*_events(task, reply["events"] or []), *event_log.implied_events(task, fields)),
-        progress=codec.or_none(record.decode_progress, progress) if progress else None,
+        progress=codec.or_none(codec.decode_progress, progress.encode()) if progress else None,
     )
 
 
@@ -161,8 +161,12 @@ async def tenants(part: Partition, names: Sequence[str], line_limit: int) -> lis
     views = [_tenant(name, by_name(found)) for name, found in zip(names, answers, strict=True)]
     if line_limit < 1:
         return views
-    lines = await _lines(part, names, line_limit)
-    return [replace(view, line=line) for view, line in zip(views, lines, strict=True)]
+    commands = [("ZRANGE", part.keys("line", name), 0, line_limit - 1) for name in names]
+    lines = await part.client.many(part.keys, commands)
+    return [
+        replace(view, line=tuple(task_id.decode() for task_id in unless_foreign(line)))
+        for view, line in zip(views, lines, strict=True)
+    ]
 
 
 def _tenant(name: str, reply: Reply) -> TenantView:
@@ -176,12 +180,6 @@ def _tenant(name: str, reply: Reply) -> TenantView:
         fence=int(reply["fence"] or 0),
         waiting=reply["waiting"],
     )
-
-
-async def _lines(part: Partition, tenants: Sequence[str], limit: int) -> list[tuple[str, ...]]:
-    asked = [("ZRANGE", part.keys("line", tenant), 0, limit - 1) for tenant in tenants]
-    answers = await part.client.many(part.keys, asked)
-    return [tuple(task_id.decode() for task_id in unless_foreign(ids)) for ids in answers]
 
 
 async def workers(part: Partition, live_within_seconds: float) -> list[WorkerInfo]:

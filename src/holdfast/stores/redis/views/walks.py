@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis.keys import GROUP, TEMPLATES
 from holdfast.stores.redis.partition import Partition
 
 PAGE = 100
-PAUSE_MAX_SECONDS = 5.0  # it may be us who stood still
+PAUSE_MAX_SECONDS = 5.0  # this process may have stood still
 
 # The longest first: index:tenant: before index:, ckpt:meta: before ckpt:, plan:ID:events before
 # plan:ID.
@@ -22,15 +22,16 @@ _KINDS: Sequence[tuple[str, str, str, str]] = [
 ]
 _SPECIAL = re.compile(r"([*?\[\]\\^])")
 
+T = TypeVar("T")
 Pace = Callable[[], Awaitable[None]]  # called after each page
 
 
 async def at_once() -> None:
-    """The pace of somebody who waits for the answer."""
+    """Go on at once: somebody waits for the answer."""
 
 
 def half_of_the_time(steady: Callable[[], float]) -> Pace:
-    """Waits as long as the page took: who works goes first."""
+    """Return a pace that waits as long as the page took: workers go first."""
     since = steady()
 
     async def pace() -> None:
@@ -41,8 +42,12 @@ def half_of_the_time(steady: Callable[[], float]) -> Pace:
     return pace
 
 
+def pages(names: Sequence[T], size: int) -> Iterable[Sequence[T]]:
+    return (names[start : start + size] for start in range(0, len(names), size))
+
+
 async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
-    """Pages of what there is: its kind, and whose it is. One may come twice."""
+    """Yield pages of keys: the kind of each, and whose it is. A key may come twice."""
     prefix = f"{part.keys.prefix}:"
     pattern = escape_pattern(prefix) + "*"
     cursor = b"0"
@@ -55,7 +60,7 @@ async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
 
 
 def escape_pattern(text: str) -> str:
-    """The pattern that matches this text and nothing else."""
+    """Return the pattern that matches this text and nothing else."""
     return _SPECIAL.sub(r"\\\1", text)
 
 
@@ -109,7 +114,7 @@ async def pending(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]
 
 
 async def tasks_of(part: Partition, stream: str, of: Sequence[bytes]) -> list[bytes]:
-    """The tasks that entries name; of one that is gone: nothing."""
+    """Return the tasks that entries name; empty for an entry that is gone."""
     replies = await part.client.many(part.keys, [("XRANGE", stream, e, e) for e in of])
     return [_task_named(reply) for reply in replies]
 

@@ -6,14 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.domain.audit import Audit, Chain
-from holdfast.ports import (
-    Check,
-    Finding,
-    Kept,
-    Switch,
-    SwitchSetting,
-    Timings,
-)
+from holdfast.ports import Check, Finding, Kept, Switch, SwitchSetting, Timings
 from holdfast.stores.sqlite.admin import audit as auditing
 from holdfast.stores.sqlite.admin import doctor, prune, repair
 from holdfast.stores.sqlite.admin import switches as switching
