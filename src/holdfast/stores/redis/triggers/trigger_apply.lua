@@ -3,12 +3,11 @@
 -- tasks are one step: everything is compared before its first write. Answers for each: changed,
 -- with an answer for each task; repeated or stale, with the record; overlapping, full, shut,
 -- foreign or unreadable, with what is in the way.
--- uses: lists script_error server foreign_keys full_memory write_batch error_index submissions
---   trigger_record intake
+-- uses: lists server full_memory submissions trigger_record intake
 -- keys: audit task trigger
 -- constants: UNFINISHED
 
-local limit, changes, answers = tonumber(ARGV[2]), {}, {}
+local limit, changes, submitted, answers = tonumber(ARGV[2]), {}, 0, {}
 
 if ARGV[3] ~= '1' then get_through() end
 
@@ -68,13 +67,9 @@ end
 
 for i = 4, #ARGV do
   changes[i - 3] = cmsgpack.unpack(ARGV[i])
-  submits = submits + #changes[i - 3].tasks
+  submitted = submitted + #changes[i - 3].tasks
 end
-local done, wrong = pcall(function()
+return insert_all(submitted, function()
   for i, t in ipairs(changes) do answers[i] = apply(t) end
+  return answers
 end)
-end_submits()
-finish()
-count_causes()
-if not done then return failed(wrong) end  -- what was written before is found by a repeat
-return {answers, writes, written, strange_keys()}

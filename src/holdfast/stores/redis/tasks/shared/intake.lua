@@ -1,5 +1,5 @@
 -- The intake of a queue: it may be full, or switched off.
--- uses: server submissions
+-- uses: script_error server foreign_keys write_batch error_index submissions
 -- keys: counts stream switches
 -- constants: WAITING
 
@@ -38,4 +38,16 @@ local function insert(s, limit)
   if known then return known end
   accept(s)
   return {'inserted', s.id}
+end
+
+-- Answers with what `write` returns, which inserts at most `number` tasks. If it fails in the
+-- middle, a repeat finds what was inserted before.
+local function insert_all(number, write)
+  submits = number
+  local done, answers = pcall(write)
+  end_submits()
+  finish()
+  count_causes()
+  if not done then return failed(answers) end
+  return {answers, writes, written, strange_keys()}
 end
