@@ -48,8 +48,8 @@ local function in_pieces(command, key, words)
   end
 end
 
--- Each: the number of the task, how the plan sees it (nothing: it waits), its id and whether it has
--- a slot.
+-- Moves members. Each move has the number of the task, how the plan sees it (nothing: it waits), its
+-- id, and whether it has a slot.
 local function move()
   local seen, unseen, slots, no_slots = {}, {}, {}, {}
   for _, m in ipairs(t.moves) do
@@ -67,7 +67,7 @@ local function drop_lease()
   call('HDEL', plan, 'leaseOwner', 'leaseId', 'leaseUntil', 'dueAt', 'woken')
 end
 
--- Who looks at it next. A person's write leaves a plan to the driver that has it.
+-- Decides who drives the plan next. A person's write leaves it to the driver that has it.
 local function place()
   if t.next == PLAN_NEXT.settled then
     drop_lease()

@@ -9,7 +9,7 @@ local owner, secret, names = ARGV[2], ARGV[5], cmsgpack.unpack(ARGV[6])
 local till = decimal(asked + tonumber(ARGV[4]))
 local handed_out, wrong = {}, {}
 
--- Fences rise, also over a failover.
+-- Leases a plan. Fences rise, also over a failover.
 local function lease(id, fence)
   fence = math.max(fence + 1, math.floor(now * 1000000))
   call('HSET', K.plan(id), 'leaseOwner', owner, 'leaseUntil', till, 'fence', whole(fence),

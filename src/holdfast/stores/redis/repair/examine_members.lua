@@ -93,7 +93,7 @@ local function of_stream(entry)
   end
 end
 
--- A key of a task that is gone: it keeps nobody out, and is only in the way.
+-- Finds the key of a task that is gone: it keeps nobody out, and is only in the way.
 local function of_key(name)
   local owner = call('GET', K.key(name))
   local id = owner and string.match(owner, '^(%S+) ')
@@ -102,7 +102,7 @@ local function of_key(name)
   if fix then call('DEL', K.key(name)) end
 end
 
--- What a task left behind without its record. Nothing can be derived from it, so it stays.
+-- Finds the payload of a task without a record. Nothing can be derived from it, so it stays.
 local function of_payload(id)
   if call('EXISTS', K.payload(id)) == 1 and call('EXISTS', K.task(id)) == 0 then stray(id, id) end
 end

@@ -6,7 +6,7 @@
 
 local fix, waits = ARGV[2] == '1', cmsgpack.unpack(ARGV[3])
 
--- Milliseconds of a time as iso() writes it.
+-- Returns the milliseconds of a time that iso() wrote.
 local function ms_of(text)
   local y, m, d, h, min, s = string.match(text or '', '^(%d+)-(%d+)-(%d+)T(%d+):(%d+):([%d.]+)Z$')
   if not y then return nil end

@@ -7,7 +7,7 @@
 
 local strangers = {}
 
--- Whether the reply is that the key is of another type. Any other error is raised.
+-- Returns whether the reply says that the key is of another type. Any other error is raised.
 local function is_strange(reply)
   if type(reply) ~= 'table' or not reply.err then return false end
   if string.find(reply.err, 'WRONGTYPE', 1, true) then return true end
@@ -21,7 +21,7 @@ local function follow(command, key, ...)
   return nil
 end
 
--- A script that goes on behind an error says so if a command was refused: then something is torn.
+-- Notes that a command was refused, in a script that goes on behind the error: something is torn.
 local function tell_denied(wrong)
   local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
   if string.find(text, 'NOPERM', 1, true) or string.find(text, 'ACL failure', 1, true)

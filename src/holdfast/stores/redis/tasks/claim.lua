@@ -18,7 +18,7 @@ local claimed, handed_out, unreadable = {}, {}, {}
 local fences = {}
 local fence = tonumber(call('HGET', K.meta, 'fence') or '0')
 
--- Nil: one of them cannot be read.
+-- Returns the bodies of a task; nil: one of them cannot be read.
 local function bodies(id, has_run)
   local found = {try('GET', K.payload(id))}
   if has_run then
@@ -31,7 +31,7 @@ local function bodies(id, has_run)
   return found
 end
 
--- A new lease on it: its id says where the entry is, which fence it has and which version it made.
+-- Leases a task. The id of the lease has the entry, the fence and the version that it made.
 local function lease(r, version)
   fence = math.max(fence + 1, math.floor(now * 1000000))
   written = written + 1
@@ -47,7 +47,7 @@ local function lease(r, version)
   return (r.entry or '') .. ':' .. secret .. ':' .. string.format('%x', fence) .. ':' .. version
 end
 
--- The short record of a task that has only waited is completed; its payload tells all else.
+-- Completes the short record of a task that has only waited; its payload has all else.
 local function hand_out_first(r, key, payload)
   local before, after, id = r.status, start[r.status], r.id
   local lease_id = lease(r, '2')
@@ -81,7 +81,7 @@ local function hand_out(r, fields)
   claimed[#claimed + 1] = {r.id, fields, changes, lease_until, newer_ran, belongs}
 end
 
--- Another task of its tenant runs: it must not have been here, and goes behind that one.
+-- Returns the task of the same tenant that runs: this one should not be here, and goes behind it.
 local function busy_with(r)
   if not r.tenantId then return false end
   local holder = follow('GET', K.lock(r.tenantId))
@@ -89,7 +89,7 @@ local function busy_with(r)
   return try('HGET', K.task(holder), 'place') == PLACE.leased and holder
 end
 
--- Its tenant is held: it stays at the head of its line, in no queue, until the hold is released.
+-- The task of a held tenant stays first in its line, in no queue, until the hold is released.
 local any_switch_set = call('HLEN', K.switches) > 0
 
 local function is_held(r)
@@ -98,7 +98,8 @@ local function is_held(r)
   return hold and (end_of(hold) or wall + 1) > wall
 end
 
--- As it was born: its payload has all that its first holder must know, and the record is not read.
+-- Takes a task as it was submitted: its payload has all that a first holder needs, and the record is
+-- not read.
 local function take_newborn(id, entry, queue, its_type)
   local key = K.task(id)
   local found = try('HMGET', key, 'version', 'place', 'entry', 'status', 'tenantId', 'statusSince',
@@ -116,7 +117,7 @@ local function take_newborn(id, entry, queue, its_type)
   return true
 end
 
--- Its type, if its entry tells it.
+-- Takes a task; `its_type` is there if the entry has it.
 local function take(id, entry, queue, its_type)
   if entry and take_newborn(id, entry, queue, its_type) then return true end
   local r, fields = read(id)
@@ -210,7 +211,7 @@ if before > got then
   return {{claimed, {}, upto, lease_until, decimal(wall), before}, 0, 0}
 end
 
--- Those whose claiming is switched off keep what they have.
+-- Returns the queues whose claiming is not switched off.
 local function open_queues()
   local names, open = {}, {}
   for i = 10, #ARGV do names[i - 9] = 'claiming ' .. ARGV[i] end

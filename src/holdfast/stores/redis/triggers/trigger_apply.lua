@@ -27,7 +27,7 @@ local function is_unfinished(id)
   return type(place) == 'string' and UNFINISHED[place]
 end
 
--- Whether all of its tasks can go in; what they would add is counted on the way.
+-- Returns what keeps the tasks of a change out; what they would add is counted on the way.
 local function no_way_in(t)
   local added, wrong = {}, nil
   for _, s in ipairs(t.tasks) do
@@ -44,7 +44,7 @@ local function no_way_in(t)
   return wrong
 end
 
--- There is no task of an id whose key was used before: the last one is the one that has the key.
+-- Names the last task. One whose key was used before does not exist: the last is the key's owner.
 local function mind_last(t, last)
   if t.last and (last[1] == 'existing' or last[1] == 'conflict') then
     add(t.fields, 'lastTask', last[2])

@@ -2,7 +2,7 @@
 -- uses: server
 -- keys: task
 
--- Empty if its record cannot be read, or is of another tenant.
+-- Returns the place; empty if the record cannot be read, or is of another tenant.
 local function place_for(tenant, id)
   local found = try('HMGET', K.task(id), 'place', 'tenantId')
   return not found.err and found[2] == tenant and found[1] or ''

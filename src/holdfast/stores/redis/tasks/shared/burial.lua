@@ -26,7 +26,7 @@ local function delete_bodies(id)
     K.ckpt_meta(id), K.kept(id), K.damaged(id), K.damaged(id .. ':events'))
 end
 
--- A settled record and all that belongs to it; while its key still answers, a tombstone stays.
+-- Deletes a settled record and all that belongs to it; a tombstone stays while its key answers.
 local function bury(r, request, settled_at, tombstone_seconds)
   local id, till = r.id, settled_at + tombstone_seconds
   count(r.queue, PLACE.settled, -1)

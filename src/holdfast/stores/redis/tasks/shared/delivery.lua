@@ -2,7 +2,7 @@
 -- uses: server
 -- constants: GROUP
 
--- The last entry that was handed out; nil: the workers have not read the stream yet.
+-- Returns the last entry that was handed out; nil: no worker has read the stream yet.
 local function last_delivered(stream)
   local groups = try('XINFO', 'GROUPS', stream)
   for _, group in ipairs(groups.err and {} or groups) do

@@ -11,7 +11,7 @@ local function forget_entry(r)
   end
 end
 
--- What its stages kept must not go with the checkpoint's time to live: the task may be rolled back.
+-- Keeps a checkpoint from expiring: the task may be rolled back and needs what its stages kept.
 local function restore_checkpoint(id)
   if call('EXISTS', K.ckpt(id)) == 1 then
     call('PERSIST', K.ckpt(id))
@@ -22,7 +22,7 @@ local function restore_checkpoint(id)
   end
 end
 
--- Out of the place that it is in, with everything that says so but the record.
+-- Takes a task out of its place, with everything that says so but the record.
 local function take_out(r)
   local place = r.place
   count(r.queue, place, -1)

@@ -16,7 +16,7 @@ local function index_cause(id, before, after)
   end
 end
 
--- After finish(), which writes the members. Counted anew, so that it cannot go astray.
+-- Counts anew, so that no count can go astray. It runs after finish(), which writes the members.
 local function count_causes()
   for cause in pairs(causes) do
     local tasks = follow('ZCARD', K.by_cause(cause)) or 0

@@ -8,8 +8,8 @@ local function started(r, version, at)
   return table.concat({version, '', STARTED, at, owner, r.fence or '0'}, '\n')
 end
 
--- What only the record says of its events, as elements of their list: that it was started, or that it
--- ran straight through (`ran`: when it was started, and when its only stage was).
+-- Returns the events that only the record tells, as elements of their list: that it was started, or
+-- that it ran straight through (`ran`: when it was started, and when its only stage was).
 local function unsaid_of(r)
   if r.unsaid then return {started(r, r.version, r.updatedAt or '')} end
   if not r.ran then return {} end
@@ -19,8 +19,8 @@ local function unsaid_of(r)
   return {started(r, '2', start or ''), table.concat(facts, '\n')}
 end
 
--- The first write of every change. False: the key is of another type, and nothing was written.
--- That a task was started is told by its lease until something else happens.
+-- Makes the first write of every change. False: the key is of another type, and nothing was written.
+-- Until something else happens, only the lease tells that a task was started.
 local function log_elements(id, ...)
   if is_strange(try('RPUSH', K.events(id), ...)) then return false end
   written = written + 1

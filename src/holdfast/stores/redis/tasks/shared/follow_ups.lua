@@ -2,7 +2,7 @@
 -- switched off or unusable.
 -- uses: submissions
 
--- The key that is in their way; to be asked for before anything is written.
+-- Returns the key that is in their way. It is called before anything is written.
 local function in_way_of(follows)
   for _, s in ipairs(follows) do
     local met = met_before(s)

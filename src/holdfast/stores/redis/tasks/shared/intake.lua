@@ -24,7 +24,7 @@ local function is_shut(queue)
   return shut[queue]
 end
 
--- Why nothing is to be written for it, or nil.
+-- Returns the answer to a submission for which nothing is to be written, or nil.
 local function answer_without(s, limit)
   local met = met_before(s)
   if met then return met end

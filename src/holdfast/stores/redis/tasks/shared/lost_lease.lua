@@ -3,7 +3,7 @@
 -- keys: back leases meta
 -- constants: PLACE.leased PLACE.ready
 
--- Whether the lease that was lost is a crash: its stage had begun, and from so many crashes on, alone.
+-- Returns whether a lost lease is a crash: its stage had begun, and from so many crashes on, alone.
 local function is_crash(r, crashes, alone_from)
   if not alone_from or not r.progress or r.progress == '' then return false end
   local read_it, noted = pcall(cjson.decode, r.progress)
@@ -12,7 +12,7 @@ local function is_crash(r, crashes, alone_from)
   return noted.begun == position and (crashes < alone_from or noted.alone == true)
 end
 
--- Its lease is over: to the head of its queue. Its entry stays pending with the one who is gone.
+-- Puts a task whose lease has lapsed first in its queue. Its entry stays pending with the old holder.
 local function lose_lease(r, to, event, alone_from)
   if not to[r.status] then return false end
   local crashes = tonumber(r.crashes or '0') or 0

@@ -9,7 +9,7 @@ local function line_is_open(active)
   return a.err or not a[1] or (RESTING[a[1]] and a[2] ~= 'true')
 end
 
--- As its tenant's active task: sets r.place and r.entry, writes no record.
+-- Queues a task as its tenant's active one: sets r.place and r.entry, and writes no record.
 local function to_queue(r)
   if r.tenantId then set_active(r.tenantId, r.id) end
   r.place = PLACE.ready
@@ -18,14 +18,14 @@ local function to_queue(r)
   rings.ready = true
 end
 
--- Whether it would have to go behind its tenant's active task.
+-- Returns whether a task would have to wait behind its tenant's active task.
 local function would_wait(r)
   if not r.tenantId then return false end
   local active = active_of(r.tenantId)
   return active ~= r.id and not line_is_open(active)
 end
 
--- To its queue, or behind its tenant's active task.
+-- Puts a task into its queue, or behind its tenant's active task.
 local function enter(r)
   if would_wait(r) then
     follow('ZADD', K.line(r.tenantId), r.order, r.id)

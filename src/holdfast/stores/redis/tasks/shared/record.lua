@@ -14,7 +14,7 @@ local function know_lease(r)
   end
 end
 
--- A record and its fields as they are, or nil and what is wrong: nil (there is none) or a text.
+-- Returns a record and its fields, or nil and what is wrong: nil (there is none) or a text.
 local function read(id)
   local fields = try('HGETALL', K.task(id))
   if fields.err then return nil, fields.err end

@@ -2,7 +2,7 @@
 -- uses: iso_time numbers server time status_index transition_counts
 -- keys: task
 
--- The status after one of the store's own moves, and the fields that follow from it.
+-- Sets the status after one of the store's own moves, and returns the fields that change with it.
 local function step(r, to)
   local status = to[r.status]
   local version = whole(tonumber(r.version) + 1)

@@ -2,7 +2,7 @@
 -- uses: numbers server
 -- keys: events
 
--- The request that made a version: each version has one element, the newest is the last.
+-- Returns the request that made a version: each has one element, the newest is the last.
 local function request_of(r, version)
   local behind = tonumber(r.version) - tonumber(version)
   if r.unsaid then behind = behind - 1 end

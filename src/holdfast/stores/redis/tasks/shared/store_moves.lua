@@ -1,7 +1,7 @@
 -- Moves that the store makes itself over many tasks, with their events.
 -- uses: numbers record time event_log record_changes
 
--- The same with its event. Nil: the event cannot be written, so nothing was.
+-- Makes a step with its event. Nil: the event cannot be written, so nothing was.
 local function move(r, to, event, facts)
   local version = whole(tonumber(r.version) + 1)
   local body = table.concat({event, decimal(wall), unpack(facts)}, '\n')
@@ -9,8 +9,8 @@ local function move(r, to, event, facts)
   return step(r, to)
 end
 
--- Records of these ids in the order of their submits, as every store moves those of one moment;
--- with scores, in the order of these first. Each is its id, its record, and what is wrong with it.
+-- Returns the records of these ids in the order of their submits, as every store moves those of one
+-- moment; with scores, in the order of these first. Each has an id, a record, and what is wrong.
 local function in_order(ids, scored)
   local found = {}
   for i = 1, #ids, scored and 2 or 1 do

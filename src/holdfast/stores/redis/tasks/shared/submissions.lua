@@ -7,7 +7,7 @@
 local depths, usable, days = {}, {}, {}
 local submits = 0  -- how many there may be from here on
 
--- What nobody could find must not be accepted.
+-- Returns whether a key is ours: a task that nobody could find must not be accepted.
 local function is_usable(key, command)
   if usable[key] == nil then
     usable[key] = not is_strange(try(command, key))
@@ -15,7 +15,7 @@ local function is_usable(key, command)
   return usable[key]
 end
 
--- The task that a key belongs to, with its digest, if its time is not over.
+-- Returns the task that a key belongs to, with its digest, if its time is not over.
 local function first_of(tenant, key)
   local found = call('GET', K.key_of(tenant, key))
   if not found then return nil end
@@ -37,7 +37,7 @@ local function next_order()
   return whole(order)
 end
 
--- What is there of it already, or that its key cannot be read, or nil.
+-- Returns the answer to a submission that is known, or whose key cannot be read, or nil.
 local function met_before(s)
   if call('EXISTS', K.task(s.id), K.tombstone(s.id)) > 0 then return {'inserted', s.id} end
   if s.key then
@@ -87,7 +87,7 @@ local function accept(s)
   if s.plan then put_in(K.by_plan(s.plan), s.id) end
 end
 
--- What follows from all of them; finish() comes after it.
+-- Writes what follows from all submissions; finish() comes after it.
 local function end_submits()
   if order and order < last then call('HINCRBY', K.meta, 'order', order - last) end
   for day, ids in pairs(days) do follow('SADD', K.by_day(day), unpack(ids)) end

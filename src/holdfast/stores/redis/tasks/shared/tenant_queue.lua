@@ -3,7 +3,7 @@
 -- keys: line resting task
 -- constants: PLACE.line PLACE.settled RESTING
 
--- The head of the line, and all that is unreadable before it, which is left to the doctor.
+-- Pops the first of a line, and all that is unreadable before it, which is left to the doctor.
 local function next_in_line(tenant)
   for _ = 1, 100 do
     local popped = follow('ZPOPMIN', K.line(tenant))
@@ -18,7 +18,7 @@ local function next_in_line(tenant)
   end
 end
 
--- The record of a place is written before this is called: the line reads it.
+-- Lets the next of a line through. The record of the active task must be written: this reads it.
 local function advance(tenant, active)
   if line_is_open(active) then
     local first = next_in_line(tenant)
@@ -34,7 +34,7 @@ local function advance(tenant, active)
   end
 end
 
--- It has stopped being runnable; its tenant's next may be let through.
+-- Notes that a task cannot run any more; its tenant's next may be let through.
 local function come_to_rest(r)
   rings.rested = true
   if not r.tenantId then return end

@@ -13,7 +13,7 @@
 local tombstone_seconds, ckpt_seconds = tonumber(ARGV[2]), ARGV[3]
 local follow_ups  -- set by apply_followed.lua: how tasks that follow go in
 
--- A record as it is, for those whose write was refused: fields, and the end of its lease.
+-- Returns a record as it is, for a refused writer: its fields, and the end of its lease.
 local function shown(id)
   local fields = try('HGETALL', K.task(id))
   if fields.err or #fields == 0 then return false end
@@ -87,7 +87,7 @@ local function settle(t, r)
   end
 end
 
--- The lease of a settled task is no lease any more.
+-- Ends the lease of a task that settles.
 local function end_lease(r, fields, gone)
   local fence = string.match(r.leaseId, ':(%x+):%d+$')
   add(fields, 'ranUnder', r.leaseId, 'fence', fence and whole(tonumber(fence, 16)) or '0')
@@ -96,7 +96,7 @@ local function end_lease(r, fields, gone)
   return gone
 end
 
--- The record, in its place.
+-- Writes the record and puts the task into its place.
 local function put(t, r)
   local fields, gone = t.fields, t.gone
   if t.next == NEXT.settled and r.leaseId then gone = end_lease(r, fields, gone or {}) end
@@ -143,7 +143,7 @@ local function as_known(t)
   return r
 end
 
--- A holder says what only its record said; of who ran straight through, the record says all.
+-- Logs the events. A holder sends what only the record told; of a straight run, the record tells all.
 local function log_it(t, r)
   if not t.said then
     written = written + 1

@@ -25,7 +25,7 @@ local function write_bodies(t)
   if t.result then call('SET', K.result(id), t.result) end
   if t.data then call('SET', K.data(id), t.data) end
   if t.payload then
-    -- Behind the line with what the task was born as, which stays.
+    -- The line with the task as it was submitted stays before it.
     local born = string.match(call('GET', K.payload(id)) or '', '^[^\n]*\n') or '\n'
     call('SET', K.payload(id), born .. t.payload)
   end

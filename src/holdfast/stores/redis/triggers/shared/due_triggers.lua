@@ -2,7 +2,7 @@
 -- uses: numbers server time
 -- keys: trigger triggers_due triggers_leased
 
--- What a lease must know of it, or nil and what is wrong: nil (there is none) or a text.
+-- Returns what a lease needs of a trigger, or nil and what is wrong: nil (there is none) or a text.
 local function trigger_at_hand(id, waits)
   local found = try('HMGET', K.trigger(id), 'status', 'version', 'triggerAt', 'owner', 'leaseUntil',
     'retryCount')
@@ -15,8 +15,8 @@ local function trigger_at_hand(id, waits)
   return r
 end
 
--- Those that are due and those that a lapsed lease has left behind, the earliest first, and those of
--- them that cannot be read.
+-- Returns the triggers that are due or were left behind by a lapsed lease, the earliest first, and
+-- those of them that cannot be read.
 local function free_triggers(upto, limit, waits)
   local found, wrong = {}, {}
   local function look(ids)
@@ -35,7 +35,7 @@ local function free_triggers(upto, limit, waits)
   return found, wrong
 end
 
--- The seconds until there is something to look at, by either clock.
+-- Returns the seconds until the next trigger is due, by either clock.
 local function next_trigger()
   local due = call('ZRANGE', K.triggers_due, 0, 0, 'WITHSCORES')[2]
   local ends = call('ZRANGE', K.triggers_leased, 0, 0, 'WITHSCORES')[2]

@@ -4,7 +4,7 @@
 
 local function has_lapsed(r) return r.owner and not (r.till and r.till > now) end
 
--- To its new owner, in a new version: whoever had it before writes to one that is gone.
+-- Gives a trigger to its new owner, in a new version: the old owner's writes are stale.
 local function lease_trigger(r, waits, owner, seconds)
   local till = decimal(asked + seconds)
   local retries = r.retries + (has_lapsed(r) and 1 or 0)

@@ -3,8 +3,8 @@
 -- keys: trigger trigger_lease triggers triggers_declared triggers_due triggers_ended
 --   triggers_leased
 
--- Where its record says that it is. `due`: when to look at it, if nobody has it; `leased`: until when
--- somebody has; `ended`: the end of its retention. At most one of them is there.
+-- Puts a trigger into the lists that its record names. `due`: its time, if nobody has it; `leased`:
+-- until when somebody has; `ended`: the end of its retention. At most one of them is there.
 local function place_trigger(t)
   local id = t.id
   put_in(K.triggers, id)

@@ -2,7 +2,8 @@
 -- uses: server foreign_keys write_batch trigger_places
 -- keys: trigger triggers_declared triggers_due
 
--- Who sleeps, sleeps until the first time of all at most: a later one does not concern him.
+-- Rings if this time is the first of all: a scheduler sleeps until the first, and no later one
+-- concerns it.
 local function ring_if_first(due)
   local first = follow('ZRANGE', K.triggers_due, 0, 0, 'WITHSCORES')
   if not first or not first[2] or tonumber(due) < tonumber(first[2]) then rings.due = true end
