@@ -66,9 +66,8 @@ class RedisAdmin:
         return await self._check()
 
     async def audit(self, entry: Audit) -> None:
-        await audit_chain.write_audit(
-            self._parts.of_task(entry.task_id) or self._parts.first, entry
-        )
+        part = self._parts.of_task(entry.task_id) or self._parts.first
+        await audit_chain.write_audit(part, entry)
 
     async def seal(self, *, limit: int) -> int:
         return await audit_seal.seal(self._parts, limit)

@@ -209,12 +209,9 @@ async def claim(part: Partition, owner: str, limit: int, lease_seconds: float) -
     plans: list[Plan] = []
     secret = secrets.token_hex(8)
     while True:
-        wanted = min(limit - len(plans), CLAIMS)
-        reply = by_name(
-            await part.write(
-                scripts.PLAN_CLAIM, owner, max(0, wanted), lease_seconds, secret, NAMES
-            )
-        )
+        wanted = max(0, min(limit - len(plans), CLAIMS))
+        args = owner, wanted, lease_seconds, secret, NAMES
+        reply = by_name(await part.write(scripts.PLAN_CLAIM, *args))
         for name, says in reply["wrong"]:
             if says:
                 _warn_set_aside(name.decode(errors="replace"), says.decode(errors="replace"))
@@ -323,11 +320,9 @@ async def load_tasks(part: Partition, plan_id: str) -> PlanTasks | None:
     names = plan_trigger_hash.TASKS.name, plan_trigger_hash.TENANTS.name
     (found,) = await part.client.many(part.keys, [("HMGET", part.keys("plan", plan_id), *names)])
     ids, tenants = unless_foreign(found)
-    return (
-        None
-        if ids is None or tenants is None
-        else plan_trigger_hash.read_tasks(plan_id, ids, tenants)
-    )
+    if ids is None or tenants is None:
+        return None
+    return plan_trigger_hash.read_tasks(plan_id, ids, tenants)
 
 
 async def load_members(part: Partition, plan_id: str) -> dict[int, Member]:

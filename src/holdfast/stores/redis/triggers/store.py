@@ -179,8 +179,9 @@ class _PackedChange(_PackedTrigger, omit_defaults=True, gc=False, kw_only=True):
     last: bool = False  # the last of its tasks is the trigger's last task
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.3f}"
+def _ms(seconds: float | None) -> str:
+    """Return a time in milliseconds; None, which is now by the server's clock, is empty."""
+    return "" if seconds is None else f"{seconds * 1000:.3f}"
 
 
 def _place(packed: _PackedTrigger, trigger: Trigger) -> None:
@@ -227,13 +228,9 @@ async def claim(
 ) -> DueItems[Trigger]:
     leased: list[Trigger] = []
     while True:
-        wanted = min(limit - len(leased), LEASES)
-        till = "" if upto is None else _ms(upto)
-        reply = by_name(
-            await part.write(
-                scripts.TRIGGER_CLAIM, owner, till, max(0, wanted), lease_seconds, WAITS
-            )
-        )
+        wanted = max(0, min(limit - len(leased), LEASES))
+        args = owner, _ms(upto), wanted, lease_seconds, WAITS
+        reply = by_name(await part.write(scripts.TRIGGER_CLAIM, *args))
         _warn_set_aside(reply["wrong"])
         leased += await _readable(part, reply["handed_out"])
         seen = len(reply["handed_out"]) + len(reply["wrong"])
@@ -243,8 +240,7 @@ async def claim(
 
 async def find_due_times(part: Partition, upto: float | None, limit: int) -> DueItems[bytes]:
     """Return when each trigger is due, as text that sorts; nothing is handed out."""
-    till = "" if upto is None else _ms(upto)
-    reply = by_name(await part.call(scripts.TRIGGER_DUE, till, limit, WAITS, "0"))
+    reply = by_name(await part.call(scripts.TRIGGER_DUE, _ms(upto), limit, WAITS, "0"))
     return DueItems([at for _, at in reply["due"]], seconds_of(reply["wait"]))
 
 

@@ -147,10 +147,8 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
         return None
     reply = by_name(found)
     stages = _stages(reply["stages"], {})
-    return msgspec.structs.replace(
-        ckpt.decode(reply["checkpoint"]),
-        stage_durations={stage.name: round(stage.duration_seconds * 1000) for stage in stages},
-    )
+    durations = {stage.name: round(stage.duration_seconds * 1000) for stage in stages}
+    return replace(ckpt.decode(reply["checkpoint"]), stage_durations=durations)
 
 
 # -- tenants and workers
