@@ -28,8 +28,8 @@ log = logging.getLogger("holdfast.stores.redis.store")
 
 
 class RedisStore:
-    """With ``must_exist`` a missing store is an error, and none is made. ``time`` gives a test's
-    clock to the scripts, in the place of the server's."""
+    """A store on Redis. With ``must_exist`` none is made where there is none; ``time`` gives the
+    scripts a test's clock in the place of the server's."""
 
     durable = False  # until the settings are checked
     file = None
