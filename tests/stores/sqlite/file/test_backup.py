@@ -98,14 +98,14 @@ async def test_a_copy_made_under_load_is_of_one_moment(
 
 async def test_a_copy_replaces_nothing(store: SqliteStore, target: Path) -> None:
     put(target)
-    with pytest.raises(BackupRefused, match="there already"):
+    with pytest.raises(BackupRefused, match="exists already"):
         await store.backup(target)
     assert text_in(target) == "precious"
-    with pytest.raises(BackupRefused, match="there already"):
+    with pytest.raises(BackupRefused, match="exists already"):
         await store.backup(store.path)
     beside = target.with_name("other.db")
     put(beside.with_name("other.db-wal"))
-    with pytest.raises(BackupRefused, match=r"other\.db-wal is there already"):
+    with pytest.raises(BackupRefused, match=r"other\.db-wal exists already"):
         await store.backup(beside)
     await StoreDriver(store, ManualClock()).submit()
 
@@ -120,7 +120,7 @@ async def test_a_file_that_appears_meanwhile_is_not_replaced(
         sync(path)
 
     monkeypatch.setattr(backup, "_sync", sync_late)
-    with pytest.raises(BackupRefused, match="there already"):
+    with pytest.raises(BackupRefused, match="exists already"):
         await store.backup(target)
     assert text_in(target) == "precious"
     assert names(target.parent) == ["copy.db"]

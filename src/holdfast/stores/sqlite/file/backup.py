@@ -1,8 +1,8 @@
-"""A copy of the store's file, of one moment, made while others write.
+"""A backup copies the store's file as it is at one moment, while others write.
 
-The pages are read inside one read transaction, so that no commit of others makes the copy begin
-anew. They go into a file of another name beside the target; it is opened as a store and checked, is
-written through to the disk, and only then gets the target's name.
+The pages are read inside one read transaction, so that no commit makes the copy start again. They
+go into a temporary file beside the target. That file is opened as a store, checked and synced to
+the disk, and only then gets the target's name.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from holdfast.stores.sqlite.file.schema import open_reader, open_writer
 from holdfast.stores.sqlite.file.writer import INDEX, LOCK_SECONDS, LOG
 from holdfast.stores.sqlite.statements import SQL
 
-PAGES = 2_000  # copied in one step; between two it looks whether anybody still wants the copy
+PAGES = 2_000  # copied in one step; between two steps the copy can be cancelled
 OWN_FILES = ("", LOG, INDEX, "-journal")
-MODE = 0o600  # payloads are nobody else's business
+MODE = 0o600  # other users must not read payloads
 
 
 class Copying:
@@ -35,12 +35,12 @@ class Copying:
     def __init__(self, source: Path, target: Path, *, namespace: str) -> None:
         self._source, self._namespace = source, namespace
         self._target = target = target.absolute()
-        # Not longer than the target's name may be: that would then refuse a good one.
+        # Short: with a suffix, a valid target name could become too long.
         self._part = target.parent / f".holdfast-{secrets.token_hex(4)}.part"
         self._unwanted = threading.Event()
 
     async def run(self) -> Copy:
-        """Cancelled, it leaves nothing behind: the thread is awaited."""
+        """Make the copy; if cancelled, wait for the thread and leave nothing behind."""
         thread = asyncio.ensure_future(asyncio.to_thread(self._make))
         try:
             return await asyncio.shield(thread)
@@ -64,15 +64,15 @@ class Copying:
             raise _unwritable(self._target, error) from error
         finally:
             for suffix in OWN_FILES:
-                with suppress(OSError, ValueError):  # the first error is the one to tell
+                with suppress(OSError, ValueError):  # the first error is the one to raise
                     Path(f"{self._part}{suffix}").unlink(missing_ok=True)
         return Copy(path=str(self._target), size_bytes=self._target.stat().st_size)
 
     def _check_target(self) -> None:
-        for suffix in OWN_FILES:  # the log of another file would be taken for that of the copy
+        for suffix in OWN_FILES:  # SQLite would take the log of another file for the copy's
             name = Path(f"{self._target}{suffix}")
             if os.path.lexists(name):
-                raise BackupRefused(f"{name} is there already: name a new file for the copy")
+                raise BackupRefused(f"{name} exists already: name a new file for the copy")
         if not self._target.parent.is_dir():
             raise BackupRefused(f"there is no directory {self._target.parent}; create it")
 
@@ -89,20 +89,23 @@ class Copying:
                     backup.step(PAGES)
 
     def _verify(self) -> None:
-        """Open it as a store does, and read all of it."""
+        """Open the copy as a store does, and check all of it."""
         part = open_writer(self._part, namespace=self._namespace, lock_seconds=LOCK_SECONDS)
         with closing(part):
             self._check_wanted()
-            for (said,) in part.execute(SQL["quick_check"]):
-                if said != "ok":
-                    raise StoreUnusable(f"{self._source} cannot be copied, it is damaged: {said}")
+            for (result,) in part.execute(SQL["quick_check"]):
+                if result != "ok":
+                    damage = f"{self._source} is damaged and cannot be copied: {result}"
+                    raise StoreUnusable(damage)
 
     def _name(self) -> None:
-        """A link never replaces what is there; a rename is for file systems without links."""
+        """Give the copy its name by a link, which never replaces a file; rename it where the file
+        system has no links.
+        """
         try:
             os.link(self._part, self._target)
         except FileExistsError:
-            raise BackupRefused(f"{self._target} is there already: name a new file") from None
+            raise BackupRefused(f"{self._target} exists already: name a new file") from None
         except OSError:
             self._check_target()
             os.rename(self._part, self._target)
@@ -110,11 +113,11 @@ class Copying:
 
     def _check_wanted(self) -> None:
         if self._unwanted.is_set():
-            raise BackupRefused("the copy was given up")
+            raise BackupRefused("the copy was cancelled")
 
 
 def _new(path: Path) -> apsw.Connection:
-    """A copy is not needed after a crash, so it keeps no journal and syncs once, at the end."""
+    """Open the copy without a journal or syncs: after a crash, nobody needs it."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     db.execute(SQL["copying"]).fetchall()
     return db

@@ -1,10 +1,10 @@
-"""The store's clock: a wall clock that nobody can set.
+"""The store's clock is a wall clock that nobody can set.
 
-Leases and due times are counted on the machine's steady clock. It starts anew with the machine, so
-what has to be added to make it a wall clock is written into the file once per start, by the first
-process that opens it then; all processes read that number, and a jump of the wall clock moves
-nothing. A lease carries the number of the start it was given in: no worker outlives its machine,
-so the lease of an earlier start has lapsed.
+Leases and due times are counted on the machine's steady clock, which starts again with the machine.
+The first process that opens the file after a start writes the offset that makes it a wall clock;
+all processes read that number, so a jump of the wall clock changes nothing. A lease carries the
+number of the start in which it was given: no worker survives a new start, so the lease of an
+earlier one has lapsed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ def read_boot_id() -> str:
     except OSError:
         pass
     try:
-        asked = subprocess.run(MACOS_BOOT_ID, capture_output=True, text=True, timeout=5, check=True)
+        answer = subprocess.run(
+            MACOS_BOOT_ID, capture_output=True, text=True, timeout=5, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return NO_BOOT_ID
-    return asked.stdout.strip() or NO_BOOT_ID
+    return answer.stdout.strip() or NO_BOOT_ID
 
 
 def set_clock(db: apsw.Connection, clock: Clock, boot_id: str) -> StoreClock:
-    """Read the present start's offset, or write it. Inside a write transaction."""
+    """Read the offset of the machine's present start, or write it, in a write transaction."""
     steady = clock.steady()
     last = db.execute(SQL["boot_last"]).fetchone()
     if last is not None and _is_same_start(last, boot_id, steady):
@@ -51,5 +53,5 @@ def set_clock(db: apsw.Connection, clock: Clock, boot_id: str) -> StoreClock:
 
 def _is_same_start(last: tuple[int, str, float, float], boot_id: str, steady: float) -> bool:
     _, last_id, _, last_steady = last
-    # Where a start has no name, a steady clock that went back still tells of a new one.
+    # Where a start has no id, a steady clock that went back still shows a new one.
     return last_id == boot_id and (boot_id != NO_BOOT_ID or steady >= last_steady)

@@ -64,14 +64,14 @@ class FileGuard:
         try:
             sys.addaudithook(self._watch)
         except Exception as error:  # another hook forbids it
-            log.warning("the store's file is not guarded against a second SQLite: %s", error)
+            log.warning("the store's file cannot be guarded against a second SQLite: %s", error)
 
     def _forget(self) -> None:
-        """A forked child has none of its parent's locks to lose."""
+        """Forget all files in a forked child, which has none of its parent's locks to lose."""
         self._lock, self._holders, self.guarded = threading.Lock(), Counter(), {}
 
     def _watch(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """The hook runs for every audit event of the process: most of them end here at once."""
+        """Refuse an open of a guarded file; most audit events of the process end here at once."""
         if event == "open":
             if self.guarded:
                 self._refuse(arguments[0])
@@ -82,11 +82,11 @@ class FileGuard:
                 self._refuse(_path_of_uri(uri))
 
     def _refuse(self, name: Any) -> None:
-        if isinstance(name, int):  # a descriptor: its file was looked at when it was opened
+        if isinstance(name, int):  # a descriptor: its file was checked when it was opened
             return
         try:
             found = os.stat(name)
-        except (OSError, ValueError, TypeError):  # there is nothing, or it is no name
+        except (OSError, ValueError, TypeError):  # there is no such file, or it is no name
             return
         path = self.guarded.get((found.st_dev, found.st_ino))
         if path is not None:
@@ -101,7 +101,7 @@ def _text(name: Any) -> str:
 
 
 def _path_of_uri(uri: str) -> str:
-    """SQLite's own reading of `file:` names: an authority can only be this machine."""
+    """Return the path of a `file:` URI as SQLite reads it: an authority is always this machine."""
     path = uri.removeprefix(URI).partition("#")[0].partition("?")[0]
     if path.startswith("//"):
         path = f"/{path.removeprefix('//').partition('/')[2]}"

@@ -1,4 +1,4 @@
-"""Steps of the schema that need more than their SQL."""
+"""The Python part of schema steps that need more than SQL."""
 
 from __future__ import annotations
 

@@ -20,4 +20,4 @@ class Open(msgspec.Struct, frozen=True):
     identity: Identity
 
 
-Door: TypeAlias = Callable[[], Open]  # raises while the store is not open, or in a forked process
+Door: TypeAlias = Callable[[], Open]  # raises if the store is not open, or in a forked process

@@ -1,4 +1,4 @@
-"""Handing work out: claims, the leases they give, and those who hold them."""
+"""Claims hand tasks out with leases; workers renew the leases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(txn: Txn, asked: ClaimRequest, empty: MutableMapping[str, str]) -> list[Claimed]:
-    """``empty``: each worker's last claim that got nothing, which is not worth a sync."""
+    """Hand out tasks; ``empty`` has each worker's last claim that got none, kept without a sync."""
     if empty.get(asked.worker) == asked.request:
         return []
     last = txn.row("claim_last", asked.worker)
@@ -63,8 +63,10 @@ def _take(txn: Txn, asked: ClaimRequest) -> list[Claimed]:
 
 
 def _ready(txn: Txn, queue: str, limit: int) -> list[Any]:
-    """The first in the queue, without those of tenants that are held. Of a tenant there is one at
-    most, so no more are passed over than tenants are held."""
+    """Return the first tasks of the queue, without those of held tenants.
+
+    A tenant has at most one task in it, so no more tasks are skipped than tenants are held.
+    """
     if not txn.some_held:
         return txn.rows("ready_of_queue", queue, limit)
     return txn.rows("ready_of_queue_unheld", queue, txn.wall, limit)
@@ -72,7 +74,7 @@ def _ready(txn: Txn, queue: str, limit: int) -> list[Any]:
 
 def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest) -> list[Claimed]:
     now, until = txn.wall, round(txn.now + asked.lease_seconds, 6)
-    secret = secrets.token_hex(8)  # asked of the system once for all; the fence makes each its own
+    secret = secrets.token_hex(8)  # read from the system once; the fence makes each id unique
     claimed, leases, unreadable = [], [], []
     waited: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for _, n, version, status, since, ran, rest, head, payload in rows:
@@ -116,7 +118,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
 
 
 def _count(txn: Txn, queue: str, waited: Mapping[tuple[str, str], Sequence[float]]) -> None:
-    """``waited``: by type and status, how long each that was handed out had that status."""
+    """Count the tasks handed out; ``waited``: how long each had its status, by type and status."""
     for (type, status), seconds in waited.items():
         before, count = STATUSES[status], len(seconds)
         after = START.to[before]
@@ -125,7 +127,7 @@ def _count(txn: Txn, queue: str, waited: Mapping[tuple[str, str], Sequence[float
 
 
 def _claimed_task(txn: Txn, task: Task, payload: str, ran: int) -> Claimed:
-    """``ran``: the fence of its last run; without one, nothing was left behind."""
+    """Return a claimed task; ``ran`` is the fence of its last run, 0 if it never ran."""
     if ran > 0:
         return _with_bodies(txn, task, payload, txn.moved_on(task.tenant, ran))
     return Claimed(

@@ -1,4 +1,4 @@
-"""Records that change their place without a transition: the store's own moves, and damage."""
+"""Tasks change their place here without a transition: by the store's own moves, or by damage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def enter(txn: Txn, before: Task, after: Task) -> Task:
 def set_aside(txn: Txn, n: int) -> None:
     """Take an unreadable record out of every queue, so that its tenant's line goes on without it.
 
-    Nothing else can be done with it before a person has looked.
+    Nothing else can be done with it before a person has examined it.
     """
     found = txn.row("state_of", n)
     if found is None:
@@ -58,7 +58,7 @@ def store_moved(
     counted: bool = True,
     **changes: Any,
 ) -> Task:
-    """Return the record after one of the store's own moves; its event is written, it is not."""
+    """Return the record after one of the store's own moves; only its event is written here."""
     status = move.to[task.status]
     if status is not task.status:
         changes["status_since"] = txn.wall

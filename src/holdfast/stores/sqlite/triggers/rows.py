@@ -29,7 +29,7 @@ class TriggerColumns(NamedTuple):
 
 
 def columns_of(trigger: Trigger, boot: int) -> TriggerColumns:
-    """``boot``: the start of the machine that its lease is of, if it has one."""
+    """Return the columns of a trigger; ``boot`` is the start of the machine of its lease."""
     at = trigger.trigger_at if trigger.status in LEASE else None
     until = None if at is None else trigger.lease_until
     ended = trigger.ended_at

@@ -1,4 +1,4 @@
-"""Finding tasks by filter: the narrowest index is walked, the rest is compared on the way.
+"""Tasks are found by filter: the narrowest index is walked, and each record is compared.
 
 Pages are in the order of ids. Where several parts of an index match, they are walked side by
 side and merged; rows are read as they are needed.
@@ -61,7 +61,7 @@ def newest(view: ReadView, where: Filter, before: str, limit: int) -> Rows:
 
 
 def _merge_pages(parts: Iterable[Rows]) -> Rows:
-    """Merge the pages; a running task is found twice, under the status that it had before, too."""
+    """Merge the pages; a running task is found twice, also under the status that it had before."""
     rows = merge(*parts, key=attrgetter("position.id"), reverse=True)
     return (next(same) for _, same in groupby(rows, key=attrgetter("position.id")))
 
@@ -89,7 +89,7 @@ def _all_groups(
 
 
 def _is_narrow(view: ReadView, where: Filter, statuses: Iterable[Status]) -> bool:
-    """A span of time is asked for, with few enough tasks in it to put them in order."""
+    """Return whether the filter has a span of time with few enough tasks to sort them."""
     return (where.updated_after is not None or where.updated_before is not None) and not any(
         view.row("find_many_suspended", status, *_span(where), DATED_LIMIT) for status in statuses
     )
