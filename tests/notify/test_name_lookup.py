@@ -87,7 +87,6 @@ async def test_a_healthy_host_is_served_while_many_names_hang(names: Names) -> N
     assert not evil.done()
     names.end()
     assert set(await evil) == {"has a name that does not resolve"}
-    await sender.close()
 
 
 async def test_so_many_names_are_under_way_those_included_that_nobody_waits_for(
@@ -131,7 +130,6 @@ async def main():
         await poster.post("https://evil.test/", b"{}", {})
     except NotDelivered as error:
         print(error)
-    await poster.close()
 
 socket.getaddrinfo = hang
 asyncio.run(main())

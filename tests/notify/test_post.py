@@ -239,7 +239,6 @@ async def test_the_systems_own_resolver_is_asked_in_threads_of_the_posters() -> 
     async with Receiver() as receiver:
         poster = patient(Allowed.parse("localhost"))
         assert (await poster.post(receiver.url(host="localhost"), b"{}", {})).status == 200
-        await poster.close()
 
 
 async def test_tls_is_spoken_with_the_name_at_the_address_that_was_judged(

@@ -66,9 +66,6 @@ class Poster:
         self._resolve = resolve or addresses_of
         self._ssl_context = ssl_context
 
-    async def close(self) -> None:
-        """Close the poster; a lookup that is still under way is not waited for."""
-
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answered:
         """Post a message and return the answer.
 

@@ -27,7 +27,7 @@ SHOWN_FAULTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FileFault:
     """The error for a fault, and its message, into which the path and further facts are put."""
 
     error: type[StoreError]
@@ -37,45 +37,45 @@ class Fault:
         return self.error(self.message.format(path, *facts))
 
 
-full = Fault(
+full = FileFault(
     StoreFull, "the disk has no room left for {}: nothing was written; free some space on it"
 )
-not_a_database = Fault(
+not_a_database = FileFault(
     StoreForeign, "{} is not an SQLite file: name another file, or move this one away"
 )
-not_ours = Fault(
+not_ours = FileFault(
     StoreForeign, "{} is an SQLite file of another program: name another file for Holdfast"
 )
-other_namespace = Fault(
+other_namespace = FileFault(
     StoreForeign,
     "{} belongs to namespace {!r}, not {!r}: "
     "give each namespace a file of its own, or set HOLDFAST_NAMESPACE",
 )
-too_new = Fault(
+too_new = FileFault(
     StoreTooNew, "{} has format {}, but this Holdfast knows formats up to {}: upgrade Holdfast"
 )
-not_open = Fault(StoreUnavailable, "{} is not open: await store.open() first")
-away = Fault(StoreUnavailable, "{} cannot be read or written now: {}")
-is_moved = Fault(
+not_open = FileFault(StoreUnavailable, "{} is not open: await store.open() first")
+away = FileFault(StoreUnavailable, "{} cannot be read or written now: {}")
+is_moved = FileFault(
     StoreUnusable,
     "{} was moved or removed while it was open: nothing more is written; "
     "bring the file back, then restart all processes that use it",
 )
-log_removed = Fault(
+log_removed = FileFault(
     StoreUnusable,
     "{1} was removed while it was open: nothing more is written; stop all processes that use {0} "
     "with SIGTERM (a kill loses what they had accepted), then start them again",
 )
-commit_lost = Fault(StoreUnusable, "the last commit to {} may be lost: {}")
-is_damaged = Fault(
+commit_lost = FileFault(StoreUnusable, "the last commit to {} may be lost: {}")
+is_damaged = FileFault(
     StoreUnusable,
     "{} is damaged ({}): stop all workers, then restore a backup "
     "or save what is left with `sqlite3 FILE .recover`",
 )
-after_fork = Fault(
+after_fork = FileFault(
     StoreUnusable, "{} was opened before a fork: open the store in the process that uses it"
 )
-wrong_layout = Fault(
+wrong_layout = FileFault(
     StoreUnusable,
     "{} claims format {}, but its tables are not those of that format: {}; "
     "another program changed the file, or it is damaged: restore a backup",

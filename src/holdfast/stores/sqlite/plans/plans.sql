@@ -18,8 +18,8 @@ UPDATE plans SET due = ?2, lease_id = ?3, owner = ?4, boot = ?5, until = ?6 WHER
 -- name: plan_renew
 UPDATE plans SET boot = ?, until = ? WHERE id = ? AND lease_id = ?;
 
--- While a plan is leased, nobody goes by its `due`: it says that it was woken meanwhile. Of the first
--- version a plan is still being made.
+-- While a plan is leased, its `due` only records that it was woken meanwhile. A plan of version 1 is
+-- still being created.
 -- name: plans_wake
 UPDATE plans SET due = min(ifnull(due, ?1), ?1)
 WHERE id IN (SELECT value FROM json_each(?2)) AND settled_at IS NULL AND version > 1;

@@ -1,4 +1,4 @@
--- Rows come and go in sets: each statement takes a JSON list, a row or a number per element.
+-- Rows are written in sets: each statement takes a JSON list with a row or a number per element.
 
 -- name: payload_get
 SELECT payload FROM tasks WHERE n = ?;
@@ -44,8 +44,8 @@ SELECT outcome FROM journal WHERE n = ? AND outcome IS NOT NULL ORDER BY version
 UPDATE journal SET stage = NULL, result = NULL, data = NULL WHERE n = ?;
 
 -- name: data_replaced
--- Of the writes before this one, the last that left data: so there is never more than one. It is
--- the nearest, so the whole history is not gone through each time.
+-- Clears the data of the last write before this one that left data, so that a task has one at most.
+-- It is the nearest, so the whole history is not searched each time.
 UPDATE journal SET data = NULL FROM jsonb_each(?) AS e
 WHERE seq = (
     SELECT seq FROM journal AS older

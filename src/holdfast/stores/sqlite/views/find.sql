@@ -1,4 +1,4 @@
--- Newest first, before the cursor. One for each kind of filter, so that each has its index.
+-- Tasks are found newest first, before the cursor, by one query for each index.
 
 -- name: find_any
 SELECT * FROM records WHERE id < ? ORDER BY id DESC LIMIT ?;
@@ -9,8 +9,8 @@ WHERE s.status = ? AND s.type = ? AND s.queue = ? AND s.id < ?
 ORDER BY s.id DESC
 LIMIT ?;
 
--- With an id behind every id: of a row of values SQLite looks for the first that is not less, and
--- would else pass all tasks of the group one by one.
+-- The last value is an id behind every id. Without it, SQLite would pass all tasks of the group one by
+-- one, because it starts at the first row that is not less than the values.
 -- name: find_next_group
 SELECT status, type, queue FROM states
 WHERE (status, type, queue, id) > (?, ?, ?, ?)
