@@ -77,7 +77,7 @@ def test_a_change_of_any_field_is_found_where_it_is(at: int, change: dict[str, o
     links[at] = replace(links[at], entry=replace(links[at].entry, **change))
     found = first_break(Anchor(), links)
     assert found is not None
-    assert (found.seq, found.message) == (at + 1, "its hash is not that of what it says")
+    assert (found.seq, found.message) == (at + 1, "its hash does not match its content")
 
 
 def test_a_change_with_a_hash_of_its_own_is_found_at_the_next_link() -> None:

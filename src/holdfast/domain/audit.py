@@ -1,7 +1,7 @@
-"""The audit keeps each request, done or refused, in a chain that shows later changes.
+"""The audit chain keeps each request, done or refused, and shows later changes to an entry.
 
-Each link's hash covers its number, its entry and the hash before it. Whoever changes, removes or
-puts in an entry has to write every later hash anew; a hash noted elsewhere then shows it.
+The hash of a link covers its number, its entry and the hash before it. Anyone who changes, removes
+or adds an entry must rewrite every later hash; a hash noted elsewhere reveals that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Audit(
 ):
     """An operator's action, done or refused.
 
-    ``task_id`` is what it was about: a task's id, or ``plan:ID``, ``trigger:ID``, ``queue:NAME``,
-    ``worker:NAME``, ``bulk:ID``, ``store``. A field that is added later needs a default: what is
-    as it is by default is not hashed, so that the links that there are stay good.
+    ``task_id`` names the subject: a task's id, or ``plan:ID``, ``trigger:ID``, ``queue:NAME``,
+    ``worker:NAME``, ``bulk:ID``, ``store``. A field that is added later needs a default: a field
+    with its default value is not hashed, so existing links stay valid.
     """
 
     task_id: str
@@ -38,7 +38,7 @@ class Audit(
 
 
 class Anchor(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A place in the chain: what comes after it hangs on this hash."""
+    """A position in the chain; the hash of the next link covers this hash."""
 
     seq: int = 0
     hash: str = START
@@ -48,7 +48,7 @@ class AuditLink(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: int  # from 1, without gaps
     entry: Audit
     hash: str
-    odd: str = ""  # what of it is not stored as it was written
+    odd: str = ""  # the part of it that is not stored as it was written
 
     @property
     def anchor(self) -> Anchor:
@@ -58,12 +58,12 @@ class AuditLink(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the chain, the oldest first."""
 
-    base: Anchor  # what the oldest link that is kept hangs on
+    base: Anchor  # the position before the oldest link that is kept
     head: Anchor
     links: tuple[AuditLink, ...]
-    loose: int = 0  # written down, and not in the chain yet
-    base_at: float | None = None  # of the newest entry that was cleaned up; None: nobody noted it
-    odd: str = ""  # what beside the links is not stored as it was written
+    loose: int = 0  # entries that are written and not yet in the chain
+    base_at: float | None = None  # the time of the newest deleted entry; None: not known
+    odd: str = ""  # what apart from the links is not stored as it was written
 
 
 NOT_AS_WRITTEN = "it is not stored as it was written"
@@ -84,12 +84,12 @@ def digest(before: str, seq: int, entry: Audit) -> str:
 
 
 def first_break(before: Anchor, links: Iterable[AuditLink]) -> Break | None:
-    """The first place where the links do not hang together, each on the one before it."""
+    """Return the first link that does not follow from the one before it."""
     for link in links:
         if link.seq != before.seq + 1:
             return Break(seq=link.seq, message=f"number {link.seq} comes after {before.seq}")
         if link.hash != digest(before.hash, link.seq, link.entry):
-            return Break(seq=link.seq, message="its hash is not that of what it says")
+            return Break(seq=link.seq, message="its hash does not match its content")
         if link.odd:
             return Break(seq=link.seq, message=link.odd)
         before = link.anchor

@@ -1,4 +1,4 @@
-"""The pause before the next try: it doubles from try to try up to a limit, and chance varies it."""
+"""The pause before the next attempt: it doubles each time up to a limit, and varies by chance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def doubled_seconds(bounds: tuple[float, float], doublings: int) -> float:
 def stretch(seconds: float, jitter: float, chance: float) -> float:
     """Return the pause, longer by up to a share of ``jitter``; ``chance`` in [0, 1).
 
-    Tasks that failed together do not come back together then.
+    So tasks that failed together do not run again together.
     """
     return seconds * (1 + jitter * chance)
 

@@ -1,7 +1,7 @@
 """A bulk action: one command for all tasks that a filter matches, and how far it has got.
 
-The commands are those of an operator. Only tasks in the statuses named for a command are taken.
-A canary goes ahead in small steps and looks how the tasks of each end before it takes more.
+The commands are those of an operator, and each acts only on tasks in certain statuses. A canary
+starts with small steps, and waits for the outcome of each step before it takes more tasks.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from holdfast.domain.task.transition import Transition
 
 TYPE, QUEUE, STAGE = "holdfast.bulk", "holdfast", "act"
 
-ROUND_SECONDS = 5.0  # of work between two commits of how far it has got
-CHUNK_LIMIT = 500  # tasks of a round: their ids have to fit into the data of a checkpoint
-WINDOW_LIMIT = 500  # tasks that were set going and have not come to rest
+ROUND_SECONDS = 5.0  # of work between two commits of the progress
+CHUNK_LIMIT = 500  # tasks of a round: their ids must fit into the data of a checkpoint
+WINDOW_LIMIT = 500  # tasks that were set going and have not stopped again
 LOWEST_RATE, HIGHEST_RATE = 1.0, 1000.0  # tasks a second
 STEPS_LIMIT = 10
 
 
 class BulkCommand(StrEnum):
-    RESUME = "resume"  # what is suspended or paused goes on, forward or backward as it went
+    RESUME = "resume"  # a suspended or paused task goes on, forward or in its rollback
     RETRY = "retry"
     DISCARD = "discard"
     CANCEL = "cancel"
@@ -38,27 +38,27 @@ class BulkCommand(StrEnum):
     ROLLBACK = "rollback"
 
 
-WATCHED = frozenset({BulkCommand.RESUME, BulkCommand.RETRY})  # those that can fail again
-OF_WHAT_MOVES = frozenset({BulkCommand.CANCEL, BulkCommand.PAUSE})  # it is stopped as it is found
+WATCHED = frozenset({BulkCommand.RESUME, BulkCommand.RETRY})  # their tasks can fail again
+OF_WHAT_MOVES = frozenset({BulkCommand.CANCEL, BulkCommand.PAUSE})  # stop a task in any version
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """Take so many first, then so many, then the rest; go on only when those have come to rest,
-    and halt when more than ``stop_at`` of all that were set going have failed again."""
+    """The steps of a careful start: each step waits until the tasks of the one before have stopped.
+    The action halts when more than ``stop_at`` of the tasks that it set going failed again."""
 
     steps: tuple[int, ...] = (1, 10)
     stop_at: HaltRule = FailureRate(0.2)
-    wait_seconds: float = 600.0  # for those of a step to come to rest
-    window: int = WINDOW_LIMIT  # of the rest, at most so many whose end is not known yet
+    wait_seconds: float = 600.0  # for the tasks of a step to stop
+    window: int = WINDOW_LIMIT  # after the steps: at most so many tasks that still run
 
 
 class BulkCounts(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     refused: Mapping[str, int] = {}  # by the code of the error
-    changed: int = 0  # by somebody else, or by itself, since it was counted: left alone
+    changed: int = 0  # tasks that changed since they were counted, and were left alone
     gone: int = 0
-    ended: int = 0  # of a canary: came to rest, and well
-    failed: int = 0  # of a canary: failed again
+    ended: int = 0  # of a canary: tasks that stopped without a failure
+    failed: int = 0  # of a canary: tasks that failed again
 
     @property
     def taken(self) -> int:
@@ -67,33 +67,32 @@ class BulkCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Picked(msgspec.Struct, frozen=True, array_like=True):
     task_id: str
-    version: int  # most commands act on it in this version or not at all
+    version: int  # most commands act on the task in this version or not at all
 
 
 class BulkState(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a bulk action, kept from round to round."""
 
-    matching: int = 0  # when it began
-    more: bool = False  # there were more than were counted
+    matching: int = 0  # tasks, at the start
+    more: bool = False  # more tasks matched than were counted
     cursor: str | None = None
     looked_through: bool = False
-    pending: tuple[Picked, ...] = ()  # picked and not acted on, as far as was saved
-    watched: tuple[str, ...] = ()  # of a canary: set going, and not at rest yet
-    step: int = 0  # of a canary; past the last: the rest
-    in_step: int = 0  # set going in this step
-    waits_since: float | None = None  # for the ends of those that are watched
+    pending: tuple[Picked, ...] = ()  # picked and not yet acted on, at the last save
+    watched: tuple[str, ...] = ()  # of a canary: tasks that were set going and still run
+    step: int = 0  # of a canary; past the last step: all other tasks
+    in_step: int = 0  # tasks set going in this step
+    waits_since: float | None = None  # for the watched tasks to stop
     counts: BulkCounts = BulkCounts()
     halted: str = ""  # why
 
 
 def legal_in(command: BulkCommand) -> tuple[Status, ...]:
-    """All statuses in which it can act."""
+    """Return the statuses in which the command can act."""
     return tuple(status for status in Status if _acts_in(command, status))
 
 
 def meant_in(command: BulkCommand) -> tuple[Status, ...]:
-    """Return the statuses that are meant where none is named; an ended task is touched only by
-    name."""
+    """Return the statuses that are meant where none is named: all legal ones but settled."""
     return tuple(status for status in legal_in(command) if status not in SETTLED)
 
 
@@ -122,8 +121,8 @@ def check_canary(command: BulkCommand, canary: Canary) -> Canary:
         raise InvalidInput(f"a canary is for {' and '.join(sorted(WATCHED))}, not for {command}")
     steps, rule = canary.steps, canary.stop_at
     if not 1 <= len(steps) <= STEPS_LIMIT or not all(1 <= n <= WINDOW_LIMIT for n in steps):
-        said = f"1 to {STEPS_LIMIT} of them, each from 1 to {WINDOW_LIMIT} tasks"
-        raise InvalidInput(f"steps {steps}: {said}")
+        allowed = f"1 to {STEPS_LIMIT} of them, each from 1 to {WINDOW_LIMIT} tasks"
+        raise InvalidInput(f"steps {steps}: {allowed}")
     if not 1 <= canary.window <= WINDOW_LIMIT:
         raise InvalidInput(f"window {canary.window}: from 1 to {WINDOW_LIMIT} tasks")
     if not canary.wait_seconds > 0:
@@ -152,7 +151,7 @@ def decision(
 
 
 def is_asked(command: BulkCommand, task: Task) -> bool:
-    """The request is on it already, and its holder will see it."""
+    """Return whether the request is on the task already, where its holder will see it."""
     asks = {BulkCommand.CANCEL: task.cancel_requested, BulkCommand.PAUSE: task.pause_requested}
     return asks.get(command, False)
 
@@ -182,7 +181,7 @@ def room(state: BulkState, *, rate: float, limit: int | None, canary: Canary | N
 
 
 def note_ends(state: BulkState, rests: Mapping[str, Status | None], *, now: float) -> BulkState:
-    """Note which of the watched tasks have come to rest, and how; None: the record is gone."""
+    """Note which watched tasks have stopped, and in which status; None: the record is gone."""
     failed = sum(status in SUSPENDED for status in rests.values())
     counts = state.counts
     counts = replace(
@@ -198,7 +197,7 @@ def note_ends(state: BulkState, rests: Mapping[str, Status | None], *, now: floa
 
 
 def judge_canary(state: BulkState, canary: Canary, *, now: float) -> BulkState:
-    """Go on to the next step when all of this one have come to rest, or halt."""
+    """Go on to the next step when all tasks of this step have stopped, or halt."""
     counts = state.counts
     if canary.stop_at.broken_by(counts.failed, counts.done):
         return replace(state, halted=f"{counts.failed} of {counts.done} have failed again")
@@ -209,13 +208,13 @@ def judge_canary(state: BulkState, canary: Canary, *, now: float) -> BulkState:
     blocked = full or len(state.watched) >= canary.window
     since = state.waits_since
     if blocked and since is not None and now - since > canary.wait_seconds:
-        said = f"{len(state.watched)} have not come to rest in {canary.wait_seconds:g} s"
-        return replace(state, halted=said)
+        why = f"{len(state.watched)} have not come to rest in {canary.wait_seconds:g} s"
+        return replace(state, halted=why)
     return state
 
 
 def is_over(state: BulkState, canary: Canary | None, *, now: float) -> bool:
-    """The ends of the last ones are waited for, but not for ever."""
+    """Return whether the action is over; it waits for its last tasks, but not for ever."""
     if state.halted:
         return True
     if not state.looked_through or state.pending:
@@ -229,8 +228,7 @@ def is_over(state: BulkState, canary: Canary | None, *, now: float) -> bool:
 def finish_round(
     state: BulkState, counts: BulkCounts, going: Sequence[str], rest: Sequence[Picked]
 ) -> BulkState:
-    """Return the state after a round: its counts, the tasks it set going, and those it did not get
-    to."""
+    """Return the state after a round, with the tasks set going and the ``rest`` not reached."""
     return replace(
         state,
         counts=add_counts(state.counts, counts),
@@ -241,8 +239,7 @@ def finish_round(
 
 
 def count_missing(state: BulkState, limit: int | None) -> BulkState:
-    """Return the final state: a task that matched at first and was not found any more has
-    changed."""
+    """Return the final state: tasks that matched at first and no longer match have changed."""
     taken = state.counts.taken
     if not state.looked_through or state.more or state.halted or state.pending:
         return state

@@ -1,7 +1,7 @@
 """A state machine, drawn from its table: as text, as Mermaid, as SVG.
 
-Where things stand on the page is written by hand, in `layouts.py`; what stands there comes from
-the table. A transition without a place on the page is an error, so no drawing can fall behind.
+Positions on the page are written by hand in `layouts.py`; statuses and transitions come from the
+table. A transition without a position is an error, so no drawing can fall behind the table.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ S = TypeVar("S", bound=StrEnum)
 C = TypeVar("C", bound=StrEnum)
 
 Point = tuple[int, int]
-Route = tuple[Point, Sequence[Point]]  # where the label stands, then the corners of the line
+Route = tuple[Point, Sequence[Point]]  # the position of the label, the corners of the line
 
 
 class LiveCounts(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
-    """The running system, to be drawn on the diagram."""
+    """The counts of the running system, to be drawn on the diagram."""
 
     counts: Mapping[S, int]
     moves: Mapping[tuple[S, S], int]
-    dwell_seconds: Mapping[S, float]  # the mean, of those that have left
+    dwell_seconds: Mapping[S, float]  # the mean of those that have left the status
 
 
 class Arrow(msgspec.Struct, Generic[S, C], frozen=True, kw_only=True):
@@ -43,10 +43,10 @@ class Arrow(msgspec.Struct, Generic[S, C], frozen=True, kw_only=True):
 
 
 class Mover(msgspec.Struct, frozen=True, kw_only=True):
-    """The mover of an edge."""
+    """The party that makes a transition: its colour and its text in the legend."""
 
     colour: str
-    said: str
+    legend: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class Picture(Generic[S, C]):
     begins: Sequence[S]
     suspended: Collection[S]
     settled: Collection[S]
-    driver: Sequence[Mover]
-    hand_of: Callable[[Arrow[S, C]], Mover]
+    movers: Sequence[Mover]
+    mover_of: Callable[[Arrow[S, C]], Mover]
     width: int
     height: int
     centres: Mapping[S, Point]
@@ -69,7 +69,7 @@ AnyLive = LiveCounts[Any]
 
 
 def edges(picture: Picture[S, C]) -> Iterator[Arrow[S, C]]:
-    """One per pair of statuses, with all the commands that lead from one to the other."""
+    """Return one arrow for each pair of statuses, with every command that leads along it."""
     for before, row in picture.machine.table.items():
         for after in dict.fromkeys(row.values()):
             commands = tuple(command for command, to in row.items() if to is after)
@@ -123,7 +123,7 @@ def _count_label(edge: Arrow[Any, Any], live: AnyLive | None) -> str:
 # -- SVG
 
 BOX_WIDTH, BOX_HEIGHT, CORNER = 150, 50, 10
-CHAR_WIDTH = 7  # about: the line must not strike its text through
+CHAR_WIDTH = 7  # about; the line must not cross its label
 
 STYLE = """\
   text { font: 12px 'DejaVu Sans', Verdana, sans-serif; text-anchor: middle }
@@ -142,7 +142,7 @@ def svg(picture: AnyPicture, live: AnyLive | None = None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         f"<title>{picture.title}</title>",
         f"<style>\n{STYLE}\n</style>",
-        *(_arrowhead(hand.colour) for hand in picture.driver),
+        *(_arrowhead(mover.colour) for mover in picture.movers),
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
         *(_line(picture, edge) for edge in moving),
         *(_label(picture, edge, live) for edge in moving),
@@ -162,7 +162,7 @@ def _arrowhead(colour: str) -> str:
 
 def _line(picture: AnyPicture, edge: Arrow[Any, Any]) -> str:
     _, points = picture.routes[edge.before, edge.after]
-    colour = picture.hand_of(edge).colour
+    colour = picture.mover_of(edge).colour
     return (
         f'<path d="{_rounded_path(points)}" stroke="{colour}" marker-end="url(#to{colour[1:]})"/>'
     )
@@ -186,17 +186,17 @@ def _sign(number: int) -> int:
     return (number > 0) - (number < 0)
 
 
-def label_width(said: str) -> int:
-    return len(said) * CHAR_WIDTH + 4
+def label_width(label: str) -> int:
+    return len(label) * CHAR_WIDTH + 4
 
 
 def _label(picture: AnyPicture, edge: Arrow[Any, Any], live: AnyLive | None) -> str:
     (x, y), _ = picture.routes[edge.before, edge.after]
-    said = f"{edge.label}{_count_label(edge, live)}"
-    wide = label_width(said)
+    label = f"{edge.label}{_count_label(edge, live)}"
+    wide = label_width(label)
     return (
         f'<rect x="{x - wide // 2}" y="{y - 8}" width="{wide}" height="16" fill="#ffffff"/>'
-        f'<text x="{x}" y="{y + 4}" fill="{picture.hand_of(edge).colour}">{escape(said)}</text>'
+        f'<text x="{x}" y="{y + 4}" fill="{picture.mover_of(edge).colour}">{escape(label)}</text>'
     )
 
 
@@ -216,11 +216,11 @@ def _legend(picture: AnyPicture) -> Iterator[str]:
     for edge in edges(picture):
         if edge.before is edge.after:
             staying.setdefault(edge.label, []).append(edge.before)
-    stays = "; ".join(f"{', '.join(found)}: {label}" for label, found in staying.items())
+    stays = "; ".join(f"{', '.join(statuses)}: {label}" for label, statuses in staying.items())
     top = picture.height - 35
     yield f'<text class="left" x="20" y="{top}">Within a status: {escape(stays)}</text>'
     x = 20
-    for hand in picture.driver:
-        said = f'<text class="left" x="{x}" y="{top + 22}" fill="{hand.colour}">{hand.said}</text>'
-        yield said
-        x += len(hand.said) * CHAR_WIDTH + 29
+    for mover in picture.movers:
+        text = f'<text class="left" x="{x}" y="{top + 22}" fill="{mover.colour}">'
+        yield f"{text}{mover.legend}</text>"
+        x += len(mover.legend) * CHAR_WIDTH + 29

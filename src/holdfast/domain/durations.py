@@ -14,18 +14,18 @@ LONGEST_SECONDS = 100 * 365 * 86_400
 
 def seconds(value: float | str) -> float:
     if isinstance(value, str):
-        found = _parse(value.strip())
+        parsed = _parse(value.strip())
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"{value!r} is not a duration")
     else:
-        found = float(value)
-    if not math.isfinite(found) or not 0 <= found <= LONGEST_SECONDS:
+        parsed = float(value)
+    if not math.isfinite(parsed) or not 0 <= parsed <= LONGEST_SECONDS:
         raise InvalidInput(f"{value!r} is not a duration between 0 and 100 years")
-    return found
+    return parsed
 
 
 def format_duration(value: float) -> str:
-    """``9000`` → ``2h30m``; below a second: ``0.25s``."""
+    """Format seconds: ``9000`` → ``2h30m``; below a second: ``0.25s``."""
     if value < 1:
         return f"{round(value, 3):g}s"
     rest, parts = round(value), []

@@ -1,4 +1,4 @@
-"""The text of an exception: a user's class may raise anything while it is asked for its text."""
+"""The text of an exception, read with care: a user's class may raise anything meanwhile."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ NAME_LIMIT_CHARS = 500
 
 
 class StoredName:
-    """A base of our errors: each class says by which name failures in a store call it.
+    """A base of our errors: ``stored_name`` is the name of the class in stored failures.
 
-    The name stays when the class is renamed in Python. A user's subclass goes by its own name.
+    It stays when the class is renamed in Python. A user's subclass is stored under its own name.
     """
 
     stored_name: ClassVar[str]
@@ -22,7 +22,7 @@ class StoredName:
 
 
 def text_of(error: BaseException, limit_chars: int) -> str:
-    """Return the message of an error, with the errors of a group behind the group's own."""
+    """Return the message of an error; that of a group is followed by those of its errors."""
     return clean(_message(error, limit_chars), limit_chars)
 
 
@@ -40,7 +40,7 @@ def qualified_name(cls: type[BaseException]) -> str:
 
 
 def bare_name(cls: type[BaseException]) -> str:
-    """Return the name of an exception's type without its module: of one of ours the stored one."""
+    """Return the name of an exception's type without its module; ours have a stored name."""
     module = type.__getattribute__(cls, "__module__")
     if isinstance(module, str) and module.startswith("holdfast."):
         own: str | None = type.__dict__["__dict__"].__get__(cls).get("stored_name")
@@ -50,20 +50,20 @@ def bare_name(cls: type[BaseException]) -> str:
 
 
 def leaves_of(error: BaseException, limit: int = 100) -> list[BaseException]:
-    """Return the errors of a group, of groups in it too; an error that is no group is its own."""
-    found: list[BaseException] = []
+    """Return the errors of a group and of the groups in it; another error is returned alone."""
+    leaves: list[BaseException] = []
     waiting: list[BaseException] = [error]
-    while waiting and len(found) < limit:
-        one = waiting.pop(0)
-        if issubclass(type(one), BaseExceptionGroup):
-            waiting[:0] = BaseExceptionGroup.exceptions.__get__(one)
+    while waiting and len(leaves) < limit:
+        first = waiting.pop(0)
+        if issubclass(type(first), BaseExceptionGroup):
+            waiting[:0] = BaseExceptionGroup.exceptions.__get__(first)
         else:
-            found.append(one)
-    return found
+            leaves.append(first)
+    return leaves
 
 
 def clean(text: str, limit_chars: int | None = None) -> str:
-    """A lone surrogate in a message must not make the failure itself impossible to write."""
+    """Return the text without lone surrogates, which would make a failure impossible to write."""
     start = str.__getitem__(text, slice(limit_chars))
     return start.encode(errors="backslashreplace").decode()[:limit_chars]
 
@@ -87,5 +87,5 @@ def _own_text(error: BaseException) -> str:
 
 def _name_of(cls: type[BaseException]) -> str:
     """Return the name that the class statement gave, whatever a metaclass says."""
-    found: str = type.__dict__["__qualname__"].__get__(cls)
-    return found
+    name: str = type.__dict__["__qualname__"].__get__(cls)
+    return name

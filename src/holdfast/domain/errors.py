@@ -1,10 +1,10 @@
-"""Everything Holdfast raises.
+"""Every error that Holdfast raises.
 
 HoldfastError
 ├── DeclarationError            the code that declares tasks is wrong
 ├── InvalidInput                what was passed in is wrong; nothing was written
 │   ├── InvalidName
-│   ├── KeyRequired             its type has effects="key"
+│   ├── KeyRequired             the type has effects="key", and no key was given
 │   ├── InvalidPayload
 │   │   ├── PayloadTooLarge
 │   │   ├── PayloadTooDeep
@@ -12,13 +12,13 @@ HoldfastError
 │   ├── InvalidSetting
 │   ├── InvalidSchedule
 │   ├── InvalidPlan
-│   ├── UnknownQueue            no task, type or live worker has it
-│   └── UrlRefused              nothing is ever sent there
-├── Refused                     the input is right, the present state forbids it
+│   ├── UnknownQueue            no task, type or live worker uses it
+│   └── UrlRefused              Holdfast sends nothing to this address
+├── Refused                     the input is valid, but the present state forbids it
 │   ├── IllegalTransition
 │   ├── NotSuspended
-│   ├── CheckpointGone          there is nothing to go on from
-│   ├── CheckpointConflict      another version is stored than was read
+│   ├── CheckpointGone          the task has no checkpoint to continue from
+│   ├── CheckpointConflict      the stored version is not the one that was read
 │   ├── TenantMovedOn
 │   ├── KeyConflict
 │   ├── QueueFull
@@ -32,34 +32,34 @@ HoldfastError
 │   ├── PlanNotFound
 │   ├── TenantsBusy
 │   ├── WorkerNotFound
-│   ├── StoreFileInUse          the process would open its store's file past the store
+│   ├── StoreFileInUse          this process opens its store's file around the store
 │   └── BackupRefused
 ├── StoreError
-│   ├── StoreUnavailable        passing: try again
-│   │   ├── PartlyUnavailable   some of it answers
+│   ├── StoreUnavailable        temporary: try again
+│   │   ├── PartlyUnavailable   a part of the store answers
 │   │   └── StoreFull
-│   ├── StoreUnusable           lasting: a person must act
+│   ├── StoreUnusable           permanent: a person must act
 │   │   ├── StoreForeign
 │   │   ├── StoreTooNew
 │   │   └── StoreNotWritable
 │   └── SerialisationError
-├── SinkError                   of the user's own database
-│   ├── SinkUnavailable         passing: the stage is tried again
-│   └── StaleFence              a newer holder has written; this one writes no more
+├── SinkError                   an error of the user's own database
+│   ├── SinkUnavailable         temporary: Holdfast tries the stage again
+│   └── StaleFence              a newer holder has written; this holder may not
 ├── NotDelivered                a webhook, a callback or an answer did not arrive
-├── SubmittedInPart             of ``submit_many``: some were accepted, some were not
+├── SubmittedInPart             ``submit_many`` accepted only some of the payloads
 ├── TaskEnded                   raised by ``handle.result()``
 │   ├── TaskFailed
 │   ├── TaskCancelled
 │   └── TaskRolledBack
-├── ResultTimeout               the task goes on; the caller stopped waiting
-├── NoResult                    ``ctx.result_of`` of a stage that has none
+├── ResultTimeout               the caller stopped waiting; the task goes on
+├── NoResult                    ``ctx.result_of`` named a stage without a result
 ├── StageTimeout                a stage ran past its deadline
-├── CheckpointTooLarge          ``ctx.data`` over its limit
-├── Permanent                   raised by user code: suspend at once
-├── RetryAfter                  raised by user code: try again then
-├── Unavailable                 raised by user code: a dependency does not answer; no failure
-└── Snooze                      raised by user code: no failure, call again then
+├── CheckpointTooLarge          ``ctx.data`` is over its limit
+├── Permanent                   raised by user code: suspend the task now
+├── RetryAfter                  raised by user code: try again after a delay
+├── Unavailable                 raised by user code: a dependency does not answer
+└── Snooze                      raised by user code: call the stage again later
 
 Each class has a stable ``code`` for API, CLI and runbook, and a ``stored_name`` for failures.
 """
@@ -188,8 +188,8 @@ class CheckpointGone(Refused, stored_name="CheckpointGone"):
     code = "checkpoint-gone"
 
     def __init__(self, task_id: str, completed: int) -> None:
-        said = "its checkpoint is gone: roll it back, or start it over (from_checkpoint=False)"
-        super().__init__(f"task {task_id} has completed {completed} stages and {said}")
+        lost = "its checkpoint is gone: roll it back, or start it over (from_checkpoint=False)"
+        super().__init__(f"task {task_id} has completed {completed} stages and {lost}")
 
 
 class CheckpointConflict(Refused, stored_name="CheckpointConflict"):
@@ -204,7 +204,7 @@ class TenantMovedOn(Refused, stored_name="TenantMovedOn"):
     code = "tenant-moved-on"
 
     def __init__(self, task_id: str, tenant: str | None) -> None:
-        why = "rested; running it now would go over that work (force to do it all the same)"
+        why = "stopped; running it now would overwrite that work (use force to run it anyway)"
         super().__init__(f"newer work has run for tenant {tenant} since task {task_id} {why}")
         self.task_id, self.tenant = task_id, tenant
 
@@ -213,8 +213,8 @@ class KeyConflict(Refused, stored_name="KeyConflict"):
     code = "key-conflict"
 
     def __init__(self, tenant: str | None, key: str, task_id: str) -> None:
-        said = f"key {key!r} was used with another payload or callback"
-        super().__init__(f"{said}, for task {task_id}")
+        reused = f"key {key!r} was used with another payload or callback"
+        super().__init__(f"{reused}, for task {task_id}")
         self.tenant, self.key, self.task_id = tenant, key, task_id
 
 
@@ -222,7 +222,7 @@ class QueueFull(Refused, stored_name="QueueFull"):
     code = "queue-full"
 
     def __init__(self, queue: str, limit: int) -> None:
-        super().__init__(f"queue {queue!r} holds its limit of {limit} waiting tasks")
+        super().__init__(f"queue {queue!r} has reached its limit of {limit} waiting tasks")
         self.queue, self.limit = queue, limit
 
 
@@ -238,7 +238,7 @@ class Contended(Refused, stored_name="Contended"):
     code = "contended"
 
     def __init__(self, subject: str, tries: int) -> None:
-        super().__init__(f"{subject} changed under each of {tries} tries; ask again")
+        super().__init__(f"{subject} was changed by others in each of {tries} attempts; try again")
         self.subject, self.tries = subject, tries
 
 
@@ -247,7 +247,7 @@ class TriggerConflict(Refused, stored_name="TriggerConflict"):
 
     def __init__(self, trigger_id: str) -> None:
         how = "(replace=True replaces it, unless it is another tenant's or declared in code)"
-        super().__init__(f"there is a trigger {trigger_id} with another definition {how}")
+        super().__init__(f"trigger {trigger_id} exists with another definition {how}")
         self.trigger_id = trigger_id
 
 
@@ -279,7 +279,7 @@ class PlanConflict(Refused, stored_name="PlanConflict"):
     code = "plan-conflict"
 
     def __init__(self, plan_id: str) -> None:
-        super().__init__(f"plan {plan_id} was made with other tasks or other terms")
+        super().__init__(f"plan {plan_id} exists with other tasks or other terms")
         self.plan_id = plan_id
 
 
@@ -309,15 +309,15 @@ class WorkerNotFound(Refused, stored_name="WorkerNotFound"):
 
 
 class StoreFileInUse(Refused, OSError, stored_name="StoreFileInUse"):
-    """Raised where this process opens its store's file past the store, by `sqlite3` or `open`."""
+    """This process opens its store's file around the store, by `sqlite3` or `open`."""
 
     code = "store-file-in-use"
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(
-            f"{name} belongs to the store {path} that is open in this process: opening it past the "
-            "store would drop SQLite's locks and destroy it; for a copy use app.backup() or "
-            "`holdfast backup`, to look at it another process"
+            f"{name} belongs to the store {path} that is open in this process: opening it outside "
+            "the store would drop SQLite's locks and can destroy it; to copy it, use app.backup() "
+            "or `holdfast backup`; to read it, use another process"
         )
         self.name, self.path = name, path
 
@@ -331,15 +331,15 @@ class StoreError(HoldfastError, stored_name="StoreError"):
 
 
 class StoreUnavailable(StoreError, stored_name="StoreUnavailable"):
-    """``unwritten``: surely nothing was. Else nobody can tell: an answer may have been lost."""
+    """The store gave no answer. ``unwritten``: nothing was written; else nobody can tell."""
 
     code = "store-unavailable"
     unwritten = False
 
 
 class PartlyUnavailable(StoreUnavailable, stored_name="PartlyUnavailable"):
-    """``answers``: what the rest of the store said. For a batch one for each of its elements, with
-    the error in the place of those that got none; whoever does not look may ask again for all."""
+    """A part of the store answered. For a batch, ``answers`` has one answer for each element, or
+    the error for an element that got none. A caller may also repeat the whole call."""
 
     code = "store-partly-unavailable"
 
@@ -385,7 +385,7 @@ class StaleFence(SinkError, stored_name="StaleFence"):
     code = "stale-fence"
 
     def __init__(self, scope: str, fence: int, seen: int) -> None:
-        super().__init__(f"fence {fence} of {scope!r} is behind {seen}: another one holds it now")
+        super().__init__(f"fence {fence} of {scope!r} is behind {seen}: a newer holder has written")
         self.scope, self.fence, self.seen = scope, fence, seen
 
 
@@ -395,8 +395,8 @@ class NotDelivered(HoldfastError, stored_name="NotDelivered"):
 
 class SubmittedInPart(HoldfastError, stored_name="SubmittedInPart"):
     """Some payloads were accepted: ``accepted`` has the ids of their tasks, ``errors`` the errors
-    of others, each by the payload's number, from 0. The rest was not sent. A StoreUnavailable may
-    have been accepted all the same: with keys, submit all of them again."""
+    of others, each by the payload's number, from 0. The rest was not sent. A payload that failed
+    with StoreUnavailable may have been accepted: with keys, submit all payloads again."""
 
     code = "submitted-in-part"
 
@@ -412,8 +412,8 @@ class TaskEnded(HoldfastError, stored_name="TaskEnded"):
     code = "task-ended"
 
     def __init__(self, task_id: str, reason: str | None, failure: Failure | None = None) -> None:
-        said = failure.summary if failure else reason or "no reason given"
-        super().__init__(f"task {task_id}: {said}")
+        why = failure.summary if failure else reason or "no reason given"
+        super().__init__(f"task {task_id}: {why}")
         self.task_id, self.reason, self.failure = task_id, reason, failure
 
 
@@ -462,13 +462,13 @@ class CheckpointTooLarge(HoldfastError, stored_name="CheckpointTooLarge"):
 
 
 class Permanent(HoldfastError, stored_name="Permanent"):
-    """Raise it in a stage: trying again cannot help, suspend the task for a person now."""
+    """Raise it in a stage where another attempt cannot help: Holdfast suspends the task now."""
 
     code = "permanent"
 
 
 class RetryAfter(HoldfastError, stored_name="RetryAfter"):
-    """Raise it in a stage: try again after ``delay`` (seconds, or ``"5m"``)."""
+    """Raise it in a stage to be tried again after ``delay`` (seconds, or ``"5m"``)."""
 
     code = "retry-after"
 
@@ -476,20 +476,20 @@ class RetryAfter(HoldfastError, stored_name="RetryAfter"):
         from holdfast.domain.durations import seconds
 
         self.delay_seconds = seconds(delay)
-        super().__init__(message or f"asked to be tried again in {delay}")
+        super().__init__(message or f"the stage asked for another attempt in {delay}")
 
 
 class Unavailable(HoldfastError, stored_name="Unavailable"):
-    """Raise it in a stage or an undo: something it needs does not answer at present. It is tried
-    again until it does, and no failure is counted:
+    """Raise it in a stage or an undo when something that it needs does not answer. Holdfast tries
+    again until it answers, and counts no failure:
     ``raise Unavailable("billing does not answer") from error``."""
 
     code = "unavailable"
 
 
 class Snooze(HoldfastError, stored_name="Snooze"):
-    """Raise it in a stage: nothing went wrong, call this stage again after ``delay``. What it has
-    put into ``ctx.data`` is kept, no failure is counted, and meanwhile it takes no slot."""
+    """Raise it in a stage to be called again after ``delay``. Holdfast keeps what the stage has
+    put into ``ctx.data``, counts no failure, and frees the slot meanwhile."""
 
     code = "snooze"
 
@@ -497,4 +497,4 @@ class Snooze(HoldfastError, stored_name="Snooze"):
         from holdfast.domain.durations import seconds
 
         self.delay_seconds = seconds(delay)
-        super().__init__(message or f"asked to be called again in {delay}")
+        super().__init__(message or f"the stage asked to be called again in {delay}")

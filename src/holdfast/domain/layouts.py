@@ -1,4 +1,4 @@
-"""The places on the page for each of the three state machines; `diagram.py` draws them."""
+"""The positions on the page of each of the three state machines; `diagram.py` draws them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.domain.trigger.trigger import TriggerCommand, TriggerStatus
 S, P, T = Status, PlanStatus, TriggerStatus
 
 ASKED, MOVED, HELD = "#1d5fbf", "#5b7f3a", "#333333"
-PERSON = Mover(colour=ASKED, said="a person asks")
+PERSON = Mover(colour=ASKED, legend="a person asks")
 
 TASK_CENTRES: Mapping[Status, Point] = {
     S.CREATED: (95, 300),
@@ -64,11 +64,11 @@ TASK_ROUTES: Mapping[tuple[Status, Status], Route] = {
     (S.ROLLBACK_FAILED, S.CANCELLED): ((760, 657), [(885, 657), (675, 657)]),
 }
 
-WORKER = Mover(colour=HELD, said="the worker that holds the lease")
-STORE = Mover(colour=MOVED, said="the store, over many tasks at once")
+WORKER = Mover(colour=HELD, legend="the worker that holds the lease")
+STORE = Mover(colour=MOVED, legend="the store, over many tasks at once")
 
 
-def _task_hand(edge: Arrow[Status, Command]) -> Mover:
+def _task_mover(edge: Arrow[Status, Command]) -> Mover:
     if edge.before is S.RUNNING:
         return WORKER
     first = edge.commands[0]
@@ -81,8 +81,8 @@ TASKS = Picture(
     begins=(S.CREATED, S.PENDING),
     suspended=state.SUSPENDED,
     settled=state.SETTLED,
-    driver=(PERSON, WORKER, STORE),
-    hand_of=_task_hand,
+    movers=(PERSON, WORKER, STORE),
+    mover_of=_task_mover,
     width=1330,
     height=740,
     centres=TASK_CENTRES,
@@ -163,11 +163,11 @@ PLAN_ROUTES: Mapping[tuple[PlanStatus, PlanStatus], Route] = {
     (P.ROLLBACK_FAILED, P.CANCELLED): ((1255, 632), [(1320, 515), (1320, 632), (715, 632)]),
 }
 
-MAKER = Mover(colour=MOVED, said="whoever makes it, when all its tasks are in")
-DRIVER = Mover(colour=HELD, said="the instance that drives it")
+MAKER = Mover(colour=MOVED, legend="whoever makes it, when all its tasks are in")
+DRIVER = Mover(colour=HELD, legend="the instance that drives it")
 
 
-def _plan_hand(edge: Arrow[PlanStatus, PlanCommand]) -> Mover:
+def _plan_mover(edge: Arrow[PlanStatus, PlanCommand]) -> Mover:
     first = edge.commands[0]
     return PERSON if first in plan.ASKED else MAKER if first is PlanCommand.SEAL else DRIVER
 
@@ -178,8 +178,8 @@ PLANS = Picture(
     begins=(P.CREATED,),
     suspended=plan.SUSPENDED,
     settled=plan.SETTLED,
-    driver=(PERSON, DRIVER, MAKER),
-    hand_of=_plan_hand,
+    movers=(PERSON, DRIVER, MAKER),
+    mover_of=_plan_mover,
     width=1530,
     height=745,
     centres=PLAN_CENTRES,
@@ -217,15 +217,15 @@ TRIGGER_ROUTES: Mapping[tuple[TriggerStatus, TriggerStatus], Route] = {
     (T.SUSPENDED, T.CANCELLED): ((685, 112), [(595, 112), (800, 112), (800, 386), (885, 386)]),
 }
 
-SCHEDULER = Mover(colour=HELD, said="the scheduler that has it")
-LEASER = Mover(colour=MOVED, said="the store, when its time has come")
+SCHEDULER = Mover(colour=HELD, legend="the scheduler that has it")
+LEASER = Mover(colour=MOVED, legend="the store, when its time has come")
 
 
-def _trigger_hand(edge: Arrow[TriggerStatus, TriggerCommand]) -> Mover:
+def _trigger_mover(edge: Arrow[TriggerStatus, TriggerCommand]) -> Mover:
     first = edge.commands[0]
     if first is TriggerCommand.LEASE:
         return LEASER
-    # What fires once has fired when a person has fired it.
+    # A trigger that fires once is finished when a person has fired it.
     fired = first is TriggerCommand.FINISH and edge.before is not T.PROCESSING
     return PERSON if fired or first in trigger.ASKED else SCHEDULER
 
@@ -236,8 +236,8 @@ TRIGGERS = Picture(
     begins=(T.PENDING,),
     suspended=(T.SUSPENDED,),
     settled=frozenset(TriggerStatus) - trigger.UNFINISHED,
-    driver=(PERSON, SCHEDULER, LEASER),
-    hand_of=_trigger_hand,
+    movers=(PERSON, SCHEDULER, LEASER),
+    mover_of=_trigger_mover,
     width=1080,
     height=560,
     centres=TRIGGER_CENTRES,

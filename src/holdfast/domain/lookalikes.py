@@ -1,7 +1,7 @@
-"""Letters that look like Latin ones, turned into these: only to search, never to show.
+"""Letters that look like Latin ones are replaced by these, for a search and never for display.
 
-A text is folded mark by mark, so that the time is that of its length whatever it holds: to
-normalise a whole text sorts its accents, and a hostile one makes that slow.
+A text is folded character by character, so the time is linear in its length. Normalising a whole
+text would sort its accents, which a hostile text makes slow.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _ALIKE: Mapping[str, str] = {
     for look, like in (_CYRILLIC, _GREEK, _ARMENIAN, _OTHERS, _MARKS)
     for mark, latin in zip(look, like, strict=True)
 }
-_DROPPED = frozenset({"Mn", "Me", "Cf"})  # accents, and marks that are not seen at all
+_DROPPED = frozenset({"Mn", "Me", "Cf"})  # accents, and invisible characters
 
 
 class _Folded(dict[int, str]):
-    """A table from each mark to its plain form, worked out when the mark is first met."""
+    """A table from each character to its plain form, filled on first use."""
 
     def __missing__(self, code: int) -> str:
         self[code] = made = _fold_mark(chr(code))

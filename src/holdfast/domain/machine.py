@@ -1,4 +1,4 @@
-"""A state machine: a table of what may follow what, and the questions it answers."""
+"""A state machine: a table of the statuses that may follow each other, and queries on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ C = TypeVar("C", bound=StrEnum)
 
 
 class Machine(Generic[S, C]):
-    """``asked``: the commands of a person; the others belong to those who hold a lease."""
+    """A table of transitions; ``asked`` are the commands that a person may give."""
 
     def __init__(
         self, table: Mapping[S, Mapping[C, S]], commands: type[C], *, asked: Set[C]

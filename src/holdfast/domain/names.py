@@ -1,9 +1,9 @@
 """The alphabets of names. They appear in keys, logs and URLs, so they are narrow.
 
-Names may be of any script. They are kept in Unicode's form NFC, so that what looks the same is the
-same; what is not seen, or steers how the text beside it is shown, is in no name.
+Names may be of any script. They are kept in Unicode's form NFC, so that names that look the same
+are the same. No name has a character that is invisible or changes how other text is shown.
 
-Free text has no alphabet, but it is bounded, and it can be written down.
+Free text has no alphabet, but it has a length limit, and it must be encodable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.domain.errors import InvalidInput, InvalidName
 
 BYTES_PER_CHARACTER = 3  # of UTF-8, at most, over the whole of a name
 
-# What the names of keys begin with after the namespace (see stores/redis/keys.py).
+# The words that follow the namespace in the names of keys (see stores/redis/keys.py).
 KEY_KINDS = frozenset(
     """
     audit back bell ckpt claims counts damaged data durations errors events fences hold index kept
@@ -27,7 +27,7 @@ KEY_KINDS = frozenset(
 
 _LETTER, _MARK, _NUMBER, _PUNCTUATION, _SYMBOL = "L", "M", "N", "P", "S"
 
-# Of these categories, and yet not to be seen: fillers, variation selectors, blanks, replacements.
+# Characters of these categories that are invisible: fillers, variation selectors, blanks …
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc\ufffd"
     "\U000e0100-\U000e01ef]"
@@ -38,29 +38,29 @@ _UNSEEN = re.compile(
 class _Alphabet:
     """The characters that may stand first in a name, and those that may follow."""
 
-    first: str  # of ASCII, as in the brackets of a pattern
+    first: str  # ASCII characters, as in the brackets of a pattern
     more: str
     limit: int  # of characters
     rule: str
-    others_first: str = ""  # beside ASCII: general categories of Unicode
+    others_first: str = ""  # general categories of Unicode, for other characters
     others: str = ""
 
     def pattern(self) -> re.Pattern[str]:
         return re.compile(rf"[{self.first}][{self.more}]{{0,{self.limit - 1}}}")
 
     def fault(self, name: str) -> str:
-        """Return the fault of a name that has more than ASCII in it; empty: there is none."""
+        """Return the fault of a name that is not pure ASCII; empty: there is none."""
         for number, char in enumerate(name):
             good, others = (self.more, self.others) if number else (self.first, self.others_first)
-            if not _is_one(char, re.compile(f"[{good}]"), others):
-                return f"; U+{ord(char):04X} cannot be at {number + 1}"
+            if not _is_allowed(char, re.compile(f"[{good}]"), others):
+                return f"; U+{ord(char):04X} is not allowed at position {number + 1}"
         length, size = len(name), len(name.encode())
         if length > self.limit or size > self.limit * BYTES_PER_CHARACTER:
             return f"; it has {length} characters and {size} bytes"
         return ""
 
 
-def _is_one(char: str, of_ascii: re.Pattern[str], categories: str) -> bool:
+def _is_allowed(char: str, of_ascii: re.Pattern[str], categories: str) -> bool:
     if char.isascii():
         return of_ascii.match(char) is not None
     return unicodedata.category(char)[0] in categories and _UNSEEN.match(char) is None
@@ -143,24 +143,24 @@ def check_any(kind: str, value: object) -> str | None:
 
 
 def normalise(text: str) -> str:
-    """Return the text as names are kept: looked for in another form, none would be found."""
+    """Return the text in the form in which names are stored, so that a search finds them."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def parents(namespace: str) -> list[str]:
-    """Return the namespaces whose keys would begin as those of this one do."""
+    """Return the namespaces whose keys would begin like those of this one."""
     segments = namespace.split(":")
     return [":".join(segments[:end]) for end in range(1, len(segments))]
 
 
 def _namespace(value: str, alphabet: _Alphabet) -> str:
     segments = value.split(":")
-    good = all(_IN_ASCII["namespace"].fullmatch(one) is not None for one in segments)
+    good = all(_IN_ASCII["namespace"].fullmatch(segment) is not None for segment in segments)
     if not good or len(value) > alphabet.limit:
         raise InvalidName("namespace", value, alphabet.rule)
     if reserved := KEY_KINDS.intersection(segments):
-        said = f"its segment {min(reserved)!r} is what names of keys begin with; choose another"
-        raise InvalidName("namespace", value, said)
+        rule = f"its segment {min(reserved)!r} is reserved for the names of keys; choose another"
+        raise InvalidName("namespace", value, rule)
     return value
 
 

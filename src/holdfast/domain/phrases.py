@@ -1,4 +1,4 @@
-"""Times and counts as people say them."""
+"""Times, counts and lists as people write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNIT_SECONDS = (86_400, 3_600, 60, 1)
 
 
 def span(seconds: float) -> str:
-    """The two largest units: ``2d3h``, ``5m20s``, ``12s``; below a second: ``0.2s``."""
+    """Format seconds by the two largest units: ``2d3h``, ``5m20s``, ``12s``, ``0.2s``."""
     if seconds < 1:
         return format_duration(round(max(0.0, seconds), 1))
     whole = round(seconds)
@@ -25,13 +25,13 @@ def ago(seconds: float) -> str:
 
 
 def format_names(names: Sequence[str], limit: int = 3) -> str:
-    """``a, b, c and 4 more``"""
+    """Format names as ``a, b, c and 4 more``."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def acts(task: Task) -> str:
-    """Say when a requested cancel or pause takes effect."""
+    """Describe when a requested cancel or pause takes effect."""
     if task.last_completed + 2 < len(task.stages):
         return "it acts at the end of the stage"
     return "this is its last stage: it acts only if that fails"

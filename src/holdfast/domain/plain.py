@@ -1,4 +1,4 @@
-"""Stored text on a terminal or in a log: what could steer it is shown, not obeyed."""
+"""Stored text for a terminal or a log: characters that could steer it are escaped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _JSON_ESCAPED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\uf
 
 
 def plain(text: str) -> str:
-    """The same text; only its line ends are kept as they are."""
+    """Return the text with control characters escaped, apart from line ends."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return "".join(c if c == "\n" else _escape_steering(c) for c in text)
@@ -21,7 +21,7 @@ def plain_line(text: str) -> str:
 
 
 def plain_json(text: str) -> str:
-    """JSON as it was, with the marks escaped that its encoder leaves."""
+    """Return the JSON with those characters escaped that its encoder leaves."""
     return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 

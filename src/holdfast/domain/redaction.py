@@ -1,7 +1,7 @@
 """Hides secrets where stored values and texts are shown: by the names of fields, and by patterns.
 
-Letters that look like Latin ones count as these (`lookalikes.py`). How a secret looks in a text is
-in `secret_patterns.py`.
+Letters that look like Latin ones count as Latin (`lookalikes.py`). The patterns of secrets in a
+text are in `secret_patterns.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.domain.secret_patterns import BETWEEN, HIDDEN, HINTS, VALUE, compi
 from holdfast.domain.task.task import Failure
 
 SECRET_MARK = "holdfast.secret"  # the one field of an object that stands for a stored secret
-DEPTH_LIMIT = 100  # what lies deeper is not shown at all
+DEPTH_LIMIT = 100  # values nested deeper are not shown at all
 
 # Without case and separators, also as a part of a name: db_password, apiKey, X-Auth-Token.
 _SECRET = re.compile(
@@ -36,11 +36,11 @@ _SEPARATORS_BUT_STAR = re.compile(r"[^\w*]+|_+")
 
 
 class Redactor:
-    """A redactor hides secrets by ``names`` and ``patterns`` beside the usual ones, or without
-    these, where a guess must not change what an application gets (``usual=False``).
+    """A redactor hides secrets by ``names`` and ``patterns``, in addition to the usual ones.
 
-    A name counts without case and separators, ``*`` stands for any part of it. A pattern is a
-    regular expression; what it matches is hidden. Nothing here raises, whatever it is given.
+    With ``usual=False`` it does not use these: where a guess must not change what an application
+    gets. Names are compared without case and separators, and ``*`` stands for any part of a name.
+    A pattern is a regular expression; its matches are hidden. No method raises, for any input.
     """
 
     def __init__(
@@ -53,21 +53,20 @@ class Redactor:
         self._usual = usual
 
     def value(self, value: Any) -> Any:
-        """A JSON value with the values of such fields hidden, whatever they are, and in each text
-        what the patterns match."""
+        """Return a JSON value with secret fields hidden, and the secrets in each text."""
         return self._hide_secrets(value, 0, by_name=True)
 
     def strings(self, value: Any) -> Any:
-        """Redact by the patterns only: for our own records, whose names are not the user's."""
+        """Return a value redacted by patterns only, for records with field names of our own."""
         return self._hide_secrets(value, 0, by_name=False)
 
     def text(self, text: str) -> str:
-        """An error, a reason, a line of a log."""
+        """Return a text, such as an error, a reason or a log line, with its secrets hidden."""
         if self._usual:
             text = _without_patterns(text)
             if not text.isascii() and (alike := fold_lookalikes(text)) != text:
-                found = _without_patterns(alike)
-                text = text if found == alike else found  # else its letters stay as they are
+                hidden = _without_patterns(alike)
+                text = text if hidden == alike else hidden  # without a secret, no letter changes
         if self._pairs is not None:
             text = self._pairs.sub(rf"\1{HIDDEN}", text)
         for pattern in self._patterns:
@@ -75,12 +74,12 @@ class Redactor:
         return text
 
     def body(self, body: bytes) -> Any:
-        """Stored JSON. Of what is none, only that is said: nobody knows its fields."""
+        """Return stored JSON, redacted. A body that is no JSON is not shown, only its size."""
         try:
-            found = msgspec.json.decode(body)
+            value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return f"({len(body)} bytes that are no JSON)"
-        return self.value(found)
+        return self.value(value)
 
     def failure(self, failure: Failure) -> Failure:
         message, traceback = self.text(failure.message), self.text(failure.traceback)
@@ -97,7 +96,7 @@ class Redactor:
         return not name.isascii() and bool(self._names.match(_fold_name(fold_lookalikes(name))))
 
     def _hides(self, name: str, item: Any) -> bool:
-        """A number of tokens is shown, where nobody has declared it secret."""
+        """Return whether a field is hidden; a count of tokens is shown unless declared secret."""
         if not self._usual or not is_secret(name):
             return self._is_declared(name)
         is_count = type(item) in (int, float) and _COUNTED.search(_fold_name(name)) is not None
@@ -119,10 +118,10 @@ class Redactor:
         if isinstance(value, bytes | bytearray):
             return self.text(value.decode(errors="backslashreplace"))
         if isinstance(value, Sequence | set | frozenset):
-            return self._items_shown(value, depth + 1, by_name=by_name)
+            return self._show_items(value, depth + 1, by_name=by_name)
         return value
 
-    def _items_shown(self, items: Iterable[Any], depth: int, *, by_name: bool) -> list[Any]:
+    def _show_items(self, items: Iterable[Any], depth: int, *, by_name: bool) -> list[Any]:
         shown, before = list[Any](), None
         for item in items:
             if by_name and self._is_flag(before):
@@ -135,13 +134,13 @@ class Redactor:
         return shown
 
     def _is_flag(self, item: Any) -> bool:
-        """Say whether an item of a list of arguments is an option whose value comes next."""
+        """Return whether an item of an argument list is an option whose value is the next item."""
         if not isinstance(item, str) or not item.startswith("--"):
             return False
         return _FLAG.fullmatch(item) is not None and self.is_secret(item)
 
     def _is_pair(self, item: Any) -> bool:
-        """Say whether an item of a list is a name and its value, as headers and forms are kept."""
+        """Return whether an item of a list is a pair of name and value, as in headers and forms."""
         return (
             isinstance(item, list | tuple)
             and len(item) == 2
@@ -155,8 +154,8 @@ class Redactor:
 
 
 def _pairs_of(folded: Iterable[str]) -> re.Pattern[str] | None:
-    """`ssn=…`, `'ssn': …`, `"ssn": …` in a text: the names as declared, with separators between
-    their letters, and a bounded part for each star."""
+    """Return a pattern of declared names in a text: `ssn=…`, `'ssn': …`, `"ssn": …`. Separators may
+    stand between their letters, and a star matches a bounded part."""
     names = [r"[-_. ]?".join(_letter(mark) for mark in name) for name in sorted(folded)]
     if not names:
         return None
@@ -171,7 +170,7 @@ USUAL = Redactor()
 
 
 def is_secret(name: str) -> bool:
-    """Return whether one of the usual names of secrets fits."""
+    """Return whether a field's name is one of the usual names of secrets."""
     return _is_secret(name) if len(name) <= 64 else _looks_secret(name)
 
 

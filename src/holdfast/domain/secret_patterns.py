@@ -1,8 +1,8 @@
-"""Patterns of secrets in a text; each takes no longer than the text is long.
+"""Patterns of secrets in a text; the time that each takes is linear in the length of the text.
 
-A hostile text must not hold up who shows it, so each pattern begins at a fixed word and never goes
-over the same text twice: possessive parts, bounds, and no two parts that could share a character.
-No group is possessive: before Python 3.11.5 such a one may lose what it has matched.
+A hostile text must not slow down the program that shows it. So each pattern begins at a fixed word
+and never scans the same text twice: it has possessive parts, bounds, and no two parts that could
+share a character. No group is possessive: before Python 3.11.5 it may lose what it has matched.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HIDDEN = "***"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """``hints``: in lower case; most texts have none of them, and are not looked at further."""
+    """A pattern, tried only on texts that contain one of its ``hints``, which are in lower case."""
 
     hints: tuple[str, ...]
     pattern: str
@@ -34,7 +34,7 @@ def _rule_after(hints: str, pattern: str) -> Rule:
 
 @cache  # one for each rule
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile when a text first has a hint: a command that shows none starts a tenth sooner."""
+    """Compile a pattern on first use: a command that never uses one starts a tenth sooner."""
     return re.compile(pattern, re.ASCII | re.IGNORECASE)
 
 

@@ -251,7 +251,7 @@ def test_a_changed_entry_is_found(place: Place, seq: int) -> None:
     place.links()
     place.hand.change(seq)
     told = place.verify()
-    assert told["broken"] == {"seq": seq, "says": "its hash is not that of what it says"}
+    assert told["broken"] == {"seq": seq, "says": "its hash does not match its content"}
     assert f"BROKEN at number {seq}: its hash" in place.cli("audit", "verify").stdout
 
 

@@ -1,4 +1,4 @@
-"""Commands that a person may give to a plan, and the seal of its creator."""
+"""Commands that a person may give to a plan, and the command with which its creator seals it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Members = Mapping[int, Member]
 
 
 def seal(plan: Plan, *, now: float, request: str) -> PlanChange:
-    """All its tasks are in."""
+    """Seal a plan when all its tasks are in the store."""
     after = apply_command(plan, PlanCommand.SEAL, now=now, request=request)
     return PlanChange(
         before=plan,
@@ -45,7 +45,7 @@ def pause(plan: Plan, ask: OperatorRequest) -> PlanChange:
 
 
 def resume(plan: Plan, ask: OperatorRequest) -> PlanChange:
-    """Resume after a halt: failures of this wave so far are forgiven."""
+    """Resume the plan; after a halt, the failures of this wave so far are forgiven."""
     event = fact(ev.PlanResumed, plan, ask.now, by=ask.by)
     failed = plan.count(MemberState.FAILED, wave=plan.wave)
     changes: dict[str, Any] = {"reason": None}
@@ -66,7 +66,7 @@ def cancel(plan: Plan, ask: OperatorRequest) -> PlanChange:
 
 
 def retry(plan: Plan, members: Members, ask: OperatorRequest) -> PlanChange:
-    """Run the failed and rolled back tasks again, wave by wave; then the rest goes on."""
+    """Run the failed and rolled back tasks again, wave by wave, and then the others."""
     ended = (MemberState.FAILED, MemberState.ROLLED_BACK)
     again = Member(MemberState.AGAIN)
     moves = {index: again for index, member in members.items() if member.state in ended}
@@ -98,8 +98,8 @@ def rollback(
     wave: int | None = None,
     force: bool = False,
 ) -> PlanChange:
-    """The newest first; ``wave`` (from 1): only the tasks of that one. After a failed rollback,
-    the same again from where it stopped."""
+    """Undo the tasks, the newest first; ``wave`` (from 1): only the tasks of that wave. After a
+    failed rollback, continue from where it stopped."""
     scope = span_of(plan, wave)
     moves = {
         index: Member(MemberState.FAILED)
@@ -133,7 +133,7 @@ def refusal(plan: Plan, command: PlanCommand, ask: OperatorRequest, code: str) -
     return ask.audit(f"plan:{plan.id}", command, plan.status, plan.status, refused=code)
 
 
-# What these and the driver's decisions have in common.
+# The parts that these commands share with the driver's decisions.
 
 
 def starting(plan: Plan, now: float) -> tuple[ev.PlanEvent, ev.PlanEvent]:
@@ -149,7 +149,7 @@ def fact(kind: type[Any], plan: Plan, at: float, **facts: Any) -> ev.PlanEvent:
 def apply_command(
     plan: Plan, command: PlanCommand, *, now: float, request: str, **changes: Any
 ) -> Plan:
-    """The record after ``command``, or IllegalTransition."""
+    """Return the record after ``command``, or raise IllegalTransition."""
     status = MACHINE.step(plan.status, command)
     after = replace(
         plan, **changes, status=status, version=plan.version + 1, updated_at=now, request=request
@@ -164,7 +164,7 @@ def progress(plan: Plan) -> float:
 
 
 def count_moves(plan: Plan, members: Members, moves: Moves) -> tuple[Counts, ...]:
-    """The counts of each wave after these moves; the waiting are not counted."""
+    """Return the counts of each wave after these moves; waiting tasks are not counted."""
     counts = [dict(of) for of in plan.counts]
     for index, member in moves.items():
         of = counts[plan.wave_of(index)]

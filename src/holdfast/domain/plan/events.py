@@ -1,4 +1,4 @@
-"""Events of a plan: one class per fact, at least one for each version."""
+"""Events of a plan, one class for each kind; every version has at least one event."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WaveEnded(PlanEvent, frozen=True, kw_only=True, tag="WaveEnded"):
 
 
 class PlanAdvanced(PlanEvent, frozen=True, kw_only=True, tag="PlanAdvanced"):
-    """Tasks were let go, or have ended: by their numbers in the plan."""
+    """Tasks were released or have ended, by their numbers in the plan."""
 
     moved: tuple[tuple[int, str], ...] = ()
 
@@ -89,11 +89,11 @@ class PlanFailed(PlanEvent, frozen=True, kw_only=True, tag="PlanFailed"):
 
 class PlanRollingBack(PlanEvent, frozen=True, kw_only=True, tag="PlanRollingBack"):
     tasks: int
-    by: By | None = None  # None: the plan itself, when it had halted
+    by: By | None = None  # None: by the terms of the plan, when it had halted
 
 
 class RollbackRefused(PlanEvent, frozen=True, kw_only=True, tag="RollbackRefused"):
-    """Newer work has run for these tenants, so their tasks are not undone."""
+    """The tasks of these tenants are not undone, because newer work has run for them."""
 
     tenants: tuple[str, ...]
 

@@ -1,9 +1,9 @@
 """The members of a plan: how the plan sees its tasks, and what it wants of each.
 
-All of it follows from what is written: from the status of the plan, from how it sees its tasks, and
-from the tasks themselves. So a driver that takes over goes on where the last one died, and a
-command that is decided on twice is carried out once: it names the version of the task, which is
-written with the task's slot before the command goes out.
+Every decision follows from stored values: the status of the plan, its view of its tasks, and the
+tasks themselves. So a driver that takes over continues where the last one died. A command that is
+decided twice is executed once: it names the version of the task, which the plan stores with the
+task's slot before it sends the command.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ UNDOABLE = frozenset({M.COMPLETED, M.FAILED, M.PAUSED, M.AGAIN})
 
 
 class MemberTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A task as its plan finds it; without ``task`` only its tombstone is left, or nothing."""
+    """A task as its plan finds it; ``task`` None: only its tombstone is left, or nothing."""
 
     status: Status
     task: Task | None = None
-    is_gone: bool = False  # it is nowhere: not put in yet, lost, or unreadable
+    is_gone: bool = False  # there is no record: not inserted yet, lost, or unreadable
 
     @property
     def version(self) -> int | None:
@@ -55,90 +55,90 @@ class MemberTask(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def pause_mark(plan: Plan) -> str:
-    """The reason that a plan gives when it pauses a task: by it, it knows its own pauses."""
+    """Return the reason of the pauses that a plan makes, by which it recognises them."""
     return f"plan {plan.id} is paused"
 
 
-def observe_member(plan: Plan, index: int, member: Member, look: MemberTask) -> Member:
-    """Return how the plan sees a task that it finds like this."""
+def observe_member(plan: Plan, index: int, member: Member, found: MemberTask) -> Member:
+    """Return the member for a task that the plan finds like this."""
     if member.state is M.SKIPPED:
-        return member if look.status is Status.CREATED else Member(M.SKIPPED)
-    if _stays(plan, index, member, look):
+        return member if found.status is Status.CREATED else Member(M.SKIPPED)
+    if _stays(plan, index, member, found):
         return member
-    state = _state_of(plan, index, member, look)
+    state = _state_of(plan, index, member, found)
     if state is member.state:
         return member
-    # It was cancelled before it did anything: its version says that there is nothing to undo.
-    version = look.version if state is M.CANCELLED and _is_untouched(look) else 0
+    # The version of a task that was cancelled before it began says that nothing is to be undone.
+    version = found.version if state is M.CANCELLED and _is_untouched(found) else 0
     return Member(state, version or 0)
 
 
-def _stays(plan: Plan, index: int, member: Member, look: MemberTask) -> bool:
-    """Return whether a command is still to reach the task, so that its record does not tell all."""
+def _stays(plan: Plan, index: int, member: Member, found: MemberTask) -> bool:
+    """Return whether a command has yet to reach the task, so that its record is not final."""
     match member.state:
         case M.WAITING:
-            return look.status is Status.CREATED
+            return found.status is Status.CREATED
         case M.AGAIN:
-            return _goes_forward(plan, index) and look.status in SETS_GOING and not look.is_gone
+            return _goes_forward(plan, index) and found.status in SETS_GOING and not found.is_gone
         case M.ADMITTED:
-            paused = _goes_forward(plan, index) and _is_paused_by(plan, look)
-            return paused or is_due(member, look)
+            paused = _goes_forward(plan, index) and _is_paused_by(plan, found)
+            return paused or is_due(member, found)
         case M.UNDOING:
-            return plan.status is P.ROLLING_BACK and is_due(member, look)
+            return plan.status is P.ROLLING_BACK and is_due(member, found)
         case M.FAILED | M.PAUSED | M.ROLLBACK_FAILED:
-            return _still_rests(plan, member, look)
+            return _still_rests(plan, member, found)
     return False
 
 
-def _still_rests(plan: Plan, member: Member, look: MemberTask) -> bool:
-    """Return whether the task only looks better: a command was refused, or nothing was undone."""
+def _still_rests(plan: Plan, member: Member, found: MemberTask) -> bool:
+    """Return whether the member stays stopped: a command was refused, or nothing was undone."""
     if plan.status is P.ROLLING_BACK:  # asked for again, after a rollback that failed
-        return member.state is M.FAILED and look.status is Status.ROLLBACK_FAILED
+        return member.state is M.FAILED and found.status is Status.ROLLBACK_FAILED
     if plan.cancel_requested:
         return False
-    if member.version and member.version == look.version:
+    if member.version and member.version == found.version:
         return True
     if member.state is M.ROLLBACK_FAILED:
-        return look.task is None or look.status not in UNDONE
-    # What a person sets going while the plan is paused is not the plan's to pause.
-    return plan.status is P.PAUSED and look.moving
+        return found.task is None or found.status not in UNDONE
+    # A paused plan does not pause a task that a person sets going.
+    return plan.status is P.PAUSED and found.moving
 
 
-def _state_of(plan: Plan, index: int, member: Member, look: MemberTask) -> MemberState:
-    if look.is_gone:
+def _state_of(plan: Plan, index: int, member: Member, found: MemberTask) -> MemberState:
+    if found.is_gone:
         return M.CANCELLED if plan.cancel_requested else M.FAILED
-    held_back = member.state is M.ADMITTED and look.version == member.version + 1
-    if held_back and look.status in SETS_GOING and _goes_forward(plan, index):
-        return M.WAITING if look.status is Status.CREATED else M.AGAIN  # it has its turn again
-    return MOVES.get(look.status, M.WAITING)
+    held_back = member.state is M.ADMITTED and found.version == member.version + 1
+    if held_back and found.status in SETS_GOING and _goes_forward(plan, index):
+        return M.WAITING if found.status is Status.CREATED else M.AGAIN  # it has its turn again
+    return MOVES.get(found.status, M.WAITING)
 
 
 def _goes_forward(plan: Plan, index: int) -> bool:
-    """Also while another of its waves is rolled back."""
+    """Return whether the task goes forward, maybe while another wave is rolled back."""
     back = plan.status is P.ROLLING_BACK and in_scope(plan, index)
     return not back and not plan.cancel_requested
 
 
-def is_due(member: Member, look: MemberTask) -> bool:
-    """The command that was decided on for it is still to be carried out."""
-    same = look.version is not None and look.version == member.version
+def is_due(member: Member, found: MemberTask) -> bool:
+    """Return whether the command that was decided for the task has yet to be executed."""
+    same = found.version is not None and found.version == member.version
     if member.state is M.UNDOING:
-        return same and can(look.status, Command.ROLLBACK)
-    return same and look.status in SETS_GOING
+        return same and can(found.status, Command.ROLLBACK)
+    return same and found.status in SETS_GOING
 
 
-def _is_paused_by(plan: Plan, look: MemberTask) -> bool:
-    if look.status is not Status.PAUSED or look.task is None:
+def _is_paused_by(plan: Plan, found: MemberTask) -> bool:
+    if found.status is not Status.PAUSED or found.task is None:
         return False
-    return look.task.reason == pause_mark(plan)
+    return found.task.reason == pause_mark(plan)
 
 
-def may_be_admitted(member: Member, look: MemberTask) -> bool:
-    return member.state in (M.WAITING, M.AGAIN) and look.status in SETS_GOING
+def may_be_admitted(member: Member, found: MemberTask) -> bool:
+    return member.state in (M.WAITING, M.AGAIN) and found.status in SETS_GOING
 
 
 def next_command(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
-    """The command that brings the task to what the plan wants of it; None: nothing."""
+    """Return the command that brings the task to the state that the plan wants; None: none."""
     if member.state is M.SKIPPED:
         return Command.CANCEL if task.status is Status.CREATED else None
     if plan.cancel_requested:
@@ -173,14 +173,14 @@ def _to_end(member: Member, task: Task) -> Command | None:
 
 
 def _void(member: Member, task: Task) -> Command | None:
-    """A command that was decided on before, and may be on its way, is not to reach the task."""
+    """Return the command that makes an earlier command void, which may be on its way."""
     due = is_due(member, MemberTask(status=task.status, task=task))
     return Command.HOLD_BACK if due and task.can(Command.HOLD_BACK) else None
 
 
 def _to_undo(plan: Plan, index: int, member: Member, task: Task) -> Command | None:
-    """Return the command that undoes the task. A running task is stopped first, and undone when it
-    has stopped. When all of the plan is undone, a task that has not begun never will."""
+    """Return the command that undoes the task. A running task is stopped first and undone later.
+    When the whole plan is undone, tasks that have not begun are cancelled."""
     if member.state is M.UNDOING:
         due = is_due(member, MemberTask(status=task.status, task=task))
         return Command.ROLLBACK if due else None
@@ -203,32 +203,30 @@ def in_scope(plan: Plan, index: int) -> bool:
 
 
 def to_undo(plan: Plan, index: int, member: Member) -> bool:
-    """Return whether the member may have to be undone. The record of a cancelled one tells it:
-    ``undoing``."""
+    """Return whether the member may have to be undone; for a cancelled one, see ``undoing``."""
     cancelled = member.state is M.CANCELLED and member.version == 0
     return in_scope(plan, index) and (member.state in UNDOABLE or cancelled)
 
 
-def undoing(member: Member, look: MemberTask) -> Member:
-    """Return how a task begins to be undone; one that was cancelled before it did anything need not
-    be."""
-    task = look.task
+def undoing(member: Member, found: MemberTask) -> Member:
+    """Return the member when its rollback begins; a task cancelled before it began needs none."""
+    task = found.task
     if task is None:
-        return Member(M.ROLLBACK_FAILED)  # its record is gone, and what it did with it
-    if member.state is M.CANCELLED and _is_untouched(look):
+        return Member(M.ROLLBACK_FAILED)  # without its record, nobody knows what it did
+    if member.state is M.CANCELLED and _is_untouched(found):
         return Member(M.CANCELLED, task.version)
     return Member(M.UNDOING, task.version)
 
 
-def _is_untouched(look: MemberTask) -> bool:
-    task = look.task
+def _is_untouched(found: MemberTask) -> bool:
+    task = found.task
     if task is None:
-        return look.is_gone
+        return found.is_gone
     return task.last_completed < 0 and not task.begun and task.next_undo < 0
 
 
 def ready_to_undo(plan: Plan) -> bool:
-    """Nothing of what is undone runs forward any more."""
+    """Return whether no task that is to be undone still runs forward."""
     waves = (w for w in range(len(plan.waves)) if in_scope(plan, plan.span(w).start))
     runs = sum(plan.count(M.ADMITTED, wave=wave) for wave in waves)
     return runs == 0 and not (undoes_all(plan) and plan.all_waiting)

@@ -1,9 +1,9 @@
 """A plan: one piece of work over many tenants, wave by wave. Its record, and its states as a table.
 
-Three kinds of hands move a plan. Whoever creates it seals it when all its tasks are in. The one
-instance that holds its lease drives it. A person asks; that is written at once, also under the
-driver's hands, who finds his next write refused, reads the plan again and does as it says now.
-A driver reaches the tasks by their own legal commands only.
+Three parties change a plan. Its creator seals it when all its tasks are in the store. The one
+instance that holds its lease drives it. A person gives commands, which are written at once; the
+driver then finds its next write refused, reads the plan again and follows the new status. A driver
+changes tasks only by their own legal commands.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PlanCommand(StrEnum):
     START = "start"
     ADVANCE = "advance"
     HALT = "halt"
-    UNWIND = "unwind"  # a rollback that the plan itself asked for
+    UNWIND = "unwind"  # a rollback that follows from the terms of the plan
     COMPLETE = "complete"
     END_PARTLY = "end-partly"
     FAIL = "fail"
@@ -78,7 +78,7 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
         C.ADVANCE: S.RUNNING,
         C.PAUSE: S.PAUSED,
         C.CANCEL: S.RUNNING,
-        C.ROLLBACK: S.ROLLING_BACK,  # no more is let go; what runs ends its stage first
+        C.ROLLBACK: S.ROLLING_BACK,  # no more tasks start; running ones end their stage first
         C.HALT: S.HALTED,
         C.COMPLETE: S.COMPLETED,
         C.END_PARTLY: S.PARTIAL_FAILED,
@@ -94,7 +94,7 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
     },
     S.HALTED: {
         C.ADVANCE: S.HALTED,
-        C.RESUME: S.RUNNING,  # go on all the same: what has failed so far is forgiven
+        C.RESUME: S.RUNNING,  # the failures so far are forgiven
         C.RETRY: S.RUNNING,
         C.CANCEL: S.HALTED,
         C.ROLLBACK: S.ROLLING_BACK,
@@ -104,7 +104,7 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
     S.COMPLETED: {C.ROLLBACK: S.ROLLING_BACK},
     S.PARTIAL_FAILED: {
         C.ADVANCE: S.PARTIAL_FAILED,
-        C.COMPLETE: S.COMPLETED,  # what had failed was mended by hand, task by task
+        C.COMPLETE: S.COMPLETED,  # a person has repaired the failed tasks, one by one
         C.RETRY: S.RUNNING,
         C.CANCEL: S.PARTIAL_FAILED,
         C.ROLLBACK: S.ROLLING_BACK,
@@ -128,8 +128,8 @@ TABLE: Mapping[PlanStatus, Mapping[PlanCommand, PlanStatus]] = {
     S.ROLLED_BACK: {
         C.ADVANCE: S.ROLLED_BACK,
         C.RETRY: S.RUNNING,
-        C.CANCEL: S.ROLLED_BACK,  # after one wave: give up the others
-        C.ROLLBACK: S.ROLLING_BACK,  # the other waves, too
+        C.CANCEL: S.ROLLED_BACK,  # one wave was rolled back: give up the others
+        C.ROLLBACK: S.ROLLING_BACK,  # roll the other waves back, too
         C.FINISH_CANCEL: S.CANCELLED,
     },
     S.ROLLBACK_FAILED: {
@@ -218,8 +218,8 @@ ENDED = (
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """``version``: the task's, when a command was decided on for it. While the task has that
-    version, the command has not been carried out."""
+    """A task as the plan sees it. ``version``: the task's, when a command was decided for it; while
+    the task has that version, the command has not been executed."""
 
     state: MemberState = MemberState.WAITING
     version: int = 0
@@ -229,7 +229,7 @@ WAITING = Member()
 
 Moves = Mapping[int, Member]  # by the task's number in the plan
 
-Counts = Mapping[MemberState, int]  # of one wave; the waiting are not counted
+Counts = Mapping[MemberState, int]  # of one wave; waiting tasks are not counted
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -237,7 +237,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     total: int
     digest: str  # of its tasks and terms: the same id with another digest is a conflict
     max_concurrency: int | None = None
-    waves: tuple[int, ...]  # how many tasks have been let go at the end of each; the last is all
+    waves: tuple[int, ...]  # how many tasks are released at the end of each; the last is all
     soak_seconds: float = 0.0
     halt_on: HaltRule | None = None
     on_halt: OnHalt = OnHalt.PAUSE
@@ -252,18 +252,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     settled_at: float | None = None
     version: int = 1
     wave: int = 0  # the present one
-    wave_ran: bool = False  # it has let a task go since it began
+    wave_ran: bool = False  # it has released a task since it began
     soaks_since: float | None = None  # when the present wave ended
     counts: tuple[Counts, ...]  # one for each wave
     forgiven: int = 0  # failures of the present wave that no longer halt
-    undo_from: int | None = None  # while rolling back: the first task in question
-    undo_upto: int | None = None  # and the one behind the last
-    undo_forced: bool = False  # over newer work of the tenants
+    undo_from: int | None = None  # while rolling back: the first task to undo
+    undo_upto: int | None = None  # and the one after the last
+    undo_forced: bool = False  # despite newer work of the tenants
     cancel_requested: bool = False
     progress: float = 0.0
-    reason: str | None = None  # a person's, or why it halted
-    request: str = ""  # that wrote this version
-    asked: str = ""  # the last request of a person: if its answer was lost, it is known again
+    reason: str | None = None  # given by a person, or why it halted
+    request: str = ""  # the one that wrote this version
+    asked: str = ""  # the last request of a person, so that a repeat of it is recognised
 
     # The store's own.
     lease: Lease | None = None
@@ -271,8 +271,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def settled(self) -> bool:
-        """Return whether nothing is left; after one wave was rolled back, tasks of others may
-        be."""
+        """Return whether nothing is left; other waves may be left after a rollback of one."""
         return self.status in SETTLED and not self.left
 
     @property
@@ -312,7 +311,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def left(self) -> int:
-        """Tasks that have not ended, or have ended in a way that waits for a person."""
+        """Return how many tasks have not ended, or have failed and wait for a person."""
         unended = (*SLOTTED, MemberState.AGAIN, MemberState.PAUSED, MemberState.FAILED)
         return self.all_waiting + self.count(*unended)
 
@@ -322,24 +321,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PlanTasks(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The tasks of a plan, in its order. They are written once."""
+    """The tasks of a plan, in its order. A store writes them once."""
 
     ids: tuple[str, ...]
     tenants: tuple[str | None, ...]
 
 
 class PlanNext(StrEnum):
-    """The actor that looks at the plan next."""
+    """The party that looks at the plan next."""
 
     DRIVE = "drive"  # its holder goes on
-    LOOK = "look"  # anybody, after ``delay_seconds``
-    REST = "rest"  # nobody, until a person asks
+    LOOK = "look"  # any driver, after ``delay_seconds``
+    REST = "rest"  # nobody, until a person gives a command
     SETTLED = "settled"
 
 
 class PlanChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One write, whole or not at all, to the version that was read and, with ``lease`` set, only
-    while that lease is on the record. Without it, it is a person's or the creator's."""
+    """One write, which a store makes completely or not at all: to the version that was read and,
+    with ``lease`` set, while that lease is on the record. A person or the creator has no lease."""
 
     before: Plan
     after: Plan
@@ -349,12 +348,11 @@ class PlanChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     next: PlanNext
     delay_seconds: float = 0.0
     audit: Audit | None = None
-    follows: tuple[Submission, ...] = ()  # tasks that come into being in the same step
+    follows: tuple[Submission, ...] = ()  # tasks that the store inserts in the same step
 
     @property
     def is_news(self) -> bool:
-        """Return whether waiters are woken; the steps of a driver on its way concern nobody
-        else."""
+        """Return whether waiters are woken; most steps of a driver concern nobody else."""
         drives = self.lease is not None and self.next is PlanNext.DRIVE
         return not drives or self.before.status is not self.after.status
 

@@ -1,6 +1,6 @@
-"""The roll-out of a plan goes wave by wave to its end, to a halt, or back.
+"""The roll-out of a plan: wave by wave to its end, to a halt, or back.
 
-The driver looks at the tasks (`members.py`) and comes here with what they have become.
+The driver observes the tasks (`members.py`) and passes its observation to `advance`.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from holdfast.domain.plan.plan import (
 M, P = MemberState, PlanStatus
 
 UNENDED = (*SLOTTED, M.AGAIN, M.PAUSED)
-DRIVEN = frozenset({P.READY, P.RUNNING, P.ROLLING_BACK})  # to be looked after without a word
+DRIVEN = frozenset({P.READY, P.RUNNING, P.ROLLING_BACK})  # a driver works on it without a request
 
 
 class PlanObservation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The findings of the driver at one look."""
+    """The findings of the driver when it has looked at the tasks once."""
 
-    moves: Moves  # what the tasks have become
-    chosen: Moves = {}  # who gets a slot, or is skipped, if the plan goes on as it is
-    moving: bool  # a task with a slot is on its way, or a command is
+    moves: Moves  # the members that have changed
+    chosen: Moves = {}  # members that get a slot or are skipped, if the status stays
+    moving: bool  # a task with a slot runs, or a command is on its way
     skipped: tuple[str, ...] = ()  # tenants
     refused: tuple[str, ...] = ()  # tenants whose tasks cannot be undone
 
 
 class RolloutStep(msgspec.Struct, frozen=True, gc=False):
-    """The next step of the plan, if there is one."""
+    """The next step of the plan; by default it stays as it is."""
 
     command: PlanCommand = PlanCommand.ADVANCE
     changes: Mapping[str, Any] = {}
@@ -57,7 +57,7 @@ STAYS = RolloutStep()
 def advance(
     plan: Plan, members: Members, found: PlanObservation, *, now: float, request: str
 ) -> PlanChange | None:
-    """Write down what was found, and go one step further if the plan can. None: all as it was."""
+    """Record the observation, and go one step further if the plan can. None: nothing changed."""
     now_is = replace(plan, counts=count_moves(plan, members, found.moves))
     step = _step(now_is, {**members, **found.moves}, now)
     if step.command is not PlanCommand.ADVANCE:
@@ -87,8 +87,8 @@ def _observation_events(plan: Plan, found: PlanObservation, now: float) -> Itera
     if found.refused:
         yield fact(ev.RollbackRefused, plan, now, tenants=found.refused)
     if moves := {**found.moves, **found.chosen}:
-        told = tuple((index, str(member.state)) for index, member in moves.items())
-        yield fact(ev.PlanAdvanced, plan, now, moved=told)
+        states = tuple((index, str(member.state)) for index, member in moves.items())
+        yield fact(ev.PlanAdvanced, plan, now, moved=states)
 
 
 def _step(plan: Plan, members: Members, now: float) -> RolloutStep:
@@ -121,7 +121,7 @@ def _cancelling(plan: Plan, members: Members, now: float) -> RolloutStep:
 
 
 def _skips(members: Members) -> bool:
-    """Tasks that it has skipped are still to be cancelled."""
+    """Return whether skipped tasks have yet to be cancelled."""
     return any(member.state is M.SKIPPED and member.version for member in members.values())
 
 
@@ -134,9 +134,9 @@ def _running(plan: Plan, members: Members, now: float) -> RolloutStep:
         why = f"{failed} of the {size} tasks of wave {wave + 1} have failed; it halts at {rule}"
         halted = fact(ev.PlanHalted, plan, now, wave=wave + 1, why=why)
         return RolloutStep(PlanCommand.HALT, {"reason": why, "soaks_since": None}, (halted,))
-    # A person may set one going again, also one of a wave that has ended.
+    # A person may set a task going again, even one of a wave that has ended.
     if plan.waiting(wave) or plan.count(*UNENDED, wave=None if is_last else wave):
-        forgiven = min(plan.forgiven, failed)  # who was forgiven and is mended makes room for none
+        forgiven = min(plan.forgiven, failed)  # a repaired task does not forgive another failure
         return RolloutStep(PlanCommand.ADVANCE, {"soaks_since": None, "forgiven": forgiven})
     if not is_last:
         return _next_wave(plan, now)
@@ -152,7 +152,7 @@ def _next_wave(plan: Plan, now: float) -> RolloutStep:
         )
         if plan.soak_seconds and plan.wave_ran:
             return RolloutStep(PlanCommand.ADVANCE, {"soaks_since": now}, tuple(events))
-    elif plan.soaks_since > now:  # by a clock that is ahead of ours: it would soak until then
+    elif plan.soaks_since > now:  # written by a clock that is ahead of ours
         return RolloutStep(PlanCommand.ADVANCE, {"soaks_since": now})
     elif soaks_seconds(plan, now) > 0:
         return STAYS
@@ -162,14 +162,14 @@ def _next_wave(plan: Plan, now: float) -> RolloutStep:
 
 
 def soaks_seconds(plan: Plan, now: float) -> float:
-    """Return how long the present wave has still to soak."""
+    """Return how long the present wave still soaks."""
     if plan.soaks_since is None:
         return 0.0
     return min(plan.soak_seconds, max(0.0, plan.soaks_since + plan.soak_seconds - now))
 
 
 def _ending(plan: Plan, now: float) -> RolloutStep:
-    """Skipped and cancelled tasks are no failures of the plan."""
+    """Return the step that ends the plan; skipped and cancelled tasks are no failures."""
     failed = plan.count(M.FAILED, M.ROLLBACK_FAILED)
     why = {"reason": _unlike_completed(plan)}
     if failed and plan.count(M.COMPLETED):
@@ -184,17 +184,17 @@ def _ending(plan: Plan, now: float) -> RolloutStep:
 
 def _unlike_completed(plan: Plan) -> str | None:
     """Describe the tasks that did not complete: ``3 failed, 2 skipped, of 200``."""
-    told = [
+    counts = [
         f"{n} {state}"
         for state in MemberState
         if state not in (M.COMPLETED, M.WAITING)
         if (n := plan.count(state))
     ]
-    return f"{', '.join(told)}, of {plan.total}" if told else None
+    return f"{', '.join(counts)}, of {plan.total}" if counts else None
 
 
 def _step_when_mended(plan: Plan, now: float) -> RolloutStep:
-    """Return the step of an ended plan whose failures a person may have mended by hand."""
+    """Return the step of an ended plan whose failures a person may have repaired by hand."""
     if plan.count(*UNENDED):
         return STAYS
     step = _ending(plan, now)
@@ -230,7 +230,7 @@ def _rolling_back(plan: Plan, members: Members, now: float) -> RolloutStep:
 
 
 def _next(plan: Plan, moving: bool, now: float) -> tuple[PlanNext, float]:
-    """Return who looks at the plan next, as it is now."""
+    """Return who looks at the plan next, and after how long."""
     if plan.settled:
         return PlanNext.SETTLED, 0.0
     unwinds = plan.status is P.HALTED and plan.on_halt is not OnHalt.PAUSE

@@ -1,7 +1,7 @@
-"""Amendments by an operator to a task that nobody runs: its checkpoint, its payload, its data.
+"""Amendments by an operator to a task that nobody runs: to its checkpoint, payload or data.
 
-The digest of the payload that was submitted stays, so that the same submit, sent again, still finds
-its task.
+The digest of the submitted payload stays, so that the same submit, sent again, still finds the
+task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Task, apply_command, fact
 from holdfast.domain.task.transition import Transition
 
-AMEND = "amend"  # what the audit calls it: a retry, or a rollback that goes on, with a correction
+AMEND = "amend"  # its name in the audit: a retry or a continued rollback, with a correction
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ Stored: TypeAlias = Checkpoint | Unreadable | None  # None: no checkpoint is sto
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True):
-    """The new values of a task; None: as it is."""
+    """The new values of a task; None: it stays as it is."""
 
     payload: bytes | None = None
     data: dict[str, Any] | None = None
@@ -69,9 +69,9 @@ def amend(
 
 
 def check_put(task: Task, ask: OperatorRequest, version: int, stored: Stored) -> Task:
-    """Return the task with a checkpoint put in place of this version; 0: where none is stored.
+    """Return the task after a checkpoint has replaced this version; 0: none is stored.
 
-    One that cannot be read has no version to compare."""
+    An unreadable checkpoint has no version to compare."""
     after = apply_command(task, Command.PUT_CHECKPOINT, now=ask.now)
     if stored is None and version != 0:
         raise CheckpointConflict(task.id, NONE, version)
@@ -83,12 +83,12 @@ def check_put(task: Task, ask: OperatorRequest, version: int, stored: Stored) ->
 def put_checkpoint(
     task: Task, ask: OperatorRequest, checkpoint: Checkpoint, stored: Stored
 ) -> Transition:
-    """Write a checkpoint in place of the version that it was made of."""
+    """Write a checkpoint in place of the version that it was made from."""
     after = check_put(task, ask, checkpoint.version, stored)
     _check(task, checkpoint)
     saved = replace(checkpoint, version=checkpoint.version + 1)
     event = fact(ev.CheckpointPut, task, ask.now, by=ask.by, checkpoint=saved.version)
-    # In place of the one that is there, whose version need not be what its body says.
+    # It replaces the stored one, whose version may differ from the one in its body.
     change = stay(task, after, Command.PUT_CHECKPOINT, ask, event)
     return replace(change, checkpoint=saved, drop_checkpoint=True)
 
@@ -100,9 +100,9 @@ def remove_checkpoint(
     after = apply_command(task, Command.REMOVE_CHECKPOINT, now=ask.now)
     if version is None and stored is None:
         raise CheckpointGone(task.id, task.last_completed + 1)
-    found = stored.version if isinstance(stored, Checkpoint) else NO_VERSION if stored else NONE
-    if version is not None and found != version:
-        raise CheckpointConflict(task.id, found, version)
+    present = stored.version if isinstance(stored, Checkpoint) else NO_VERSION if stored else NONE
+    if version is not None and present != version:
+        raise CheckpointConflict(task.id, present, version)
     event = fact(ev.CheckpointRemoved, task, ask.now, by=ask.by)
     change = stay(task, after, Command.REMOVE_CHECKPOINT, ask, event)
     return replace(change, drop_checkpoint=True)
@@ -112,6 +112,6 @@ def _check(task: Task, checkpoint: Checkpoint) -> None:
     done = task.stages[: task.last_completed + 1]
     index, names = checkpoint.last_completed_stage_index, checkpoint.completed_stage_names
     if index != task.last_completed or names != done or index < 0:
-        said = f"stage {index} and {list(names)}; the record is at {task.last_completed}: {done}"
-        raise InvalidInput(f"the checkpoint does not fit task {task.id}: it says {said}")
+        what = f"stage {index} and {list(names)}; the record is at {task.last_completed}: {done}"
+        raise InvalidInput(f"the checkpoint does not fit task {task.id}: it names {what}")
     ckpt.encode(checkpoint)

@@ -1,4 +1,4 @@
-"""The save game between two stages: what it holds, how it is read, when it is still good."""
+"""Checkpoints: what they hold, how they are read, and when they are still valid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.domain.task.task import Failure
 DATA_LIMIT_BYTES = 64 * 1024
 FAILURES_KEPT = 10
 
-# What earlier writers called these fields.
+# The names that earlier writers gave to these fields.
 _ALIASES = {
     "completedStages": "completedStageNames",
     "contextData": "customData",
@@ -24,7 +24,7 @@ _ALIASES = {
 }
 
 
-SUSPEND, RESTART = "suspend", "restart"  # what a type does with a checkpoint that is no good
+SUSPEND, RESTART = "suspend", "restart"  # what a type does with an invalid checkpoint
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,13 +46,13 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
     executor_instance: str = ""
     stage_durations: dict[str, int] = {}  # ms
     failure_history: tuple[Failure, ...] = ()
-    # What the code said of such checkpoints when it saved this one; left out where it said nothing.
+    # The policy of the code when it saved this checkpoint; left out where there was none.
     on_invalid: str | msgspec.UnsetType = msgspec.UNSET
     max_age_seconds: float | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def restarts(self) -> bool:
-        """Return whether the type starts over where the checkpoint is no good."""
+        """Return whether the type starts over when the checkpoint is invalid."""
         return self.on_invalid == RESTART
 
 
@@ -84,7 +84,7 @@ def _iso(at: float) -> str:
 
 
 def _seconds(at: Any) -> Any:
-    """Read the time of a failure; earlier writers wrote a number."""
+    """Return the time of a failure in seconds; earlier writers wrote a number."""
     if not isinstance(at, str):
         return at
     found = datetime.fromisoformat(at)
@@ -101,36 +101,34 @@ def _read_failures(raw: dict[str, Any]) -> None:
 def decode(body: bytes) -> Checkpoint:
     """Return the checkpoint in a JSON text of ours, of the document's or of an earlier writer."""
     try:
-        raw = msgspec.json.decode(body, type=dict[str, Any])
-        told = _with_present_names(raw)
-        _read_failures(told)
-        found = msgspec.convert(told, Checkpoint, strict=True)
+        fields = _with_present_names(msgspec.json.decode(body, type=dict[str, Any]))
+        _read_failures(fields)
+        checkpoint = msgspec.convert(fields, Checkpoint, strict=True)
     except (msgspec.DecodeError, ValueError, OverflowError) as error:
         raise SerialisationError(f"checkpoint cannot be read: {error}") from error
-    if (
-        len(body) > DATA_LIMIT_BYTES
-        and (size := len(_encode(found.custom_data))) > DATA_LIMIT_BYTES
-    ):
-        said = f"customData has {size} bytes of JSON; at most {DATA_LIMIT_BYTES} are allowed"
-        raise SerialisationError(f"checkpoint cannot be read: {said}")
-    if found.timestamp.tzinfo is None:
-        return msgspec.structs.replace(found, timestamp=found.timestamp.replace(tzinfo=UTC))
-    return found
+    size = len(_encode(checkpoint.custom_data)) if len(body) > DATA_LIMIT_BYTES else 0
+    if size > DATA_LIMIT_BYTES:
+        why = f"customData has {size} bytes of JSON; at most {DATA_LIMIT_BYTES} are allowed"
+        raise SerialisationError(f"checkpoint cannot be read: {why}")
+    if checkpoint.timestamp.tzinfo is None:
+        saved = checkpoint.timestamp.replace(tzinfo=UTC)
+        return msgspec.structs.replace(checkpoint, timestamp=saved)
+    return checkpoint
 
 
 def _with_present_names(raw: dict[str, Any]) -> dict[str, Any]:
-    """The fields by their present names, without those that are null."""
-    told = {name: value for name, value in raw.items() if value is not None}
+    """Return the fields by their present names, without those that are null."""
+    fields = {name: value for name, value in raw.items() if value is not None}
     for old, new in _ALIASES.items():
-        if old in told:
-            told.setdefault(new, told.pop(old))
-    if isinstance(saved := told.get("timestamp"), list):
-        told["timestamp"] = _moment(msgspec.convert(saved, list[int]))
-    return told
+        if old in fields:
+            fields.setdefault(new, fields.pop(old))
+    if isinstance(saved := fields.get("timestamp"), list):
+        fields["timestamp"] = _moment(msgspec.convert(saved, list[int]))
+    return fields
 
 
 def _moment(numbers: list[int]) -> datetime:
-    """A LocalDateTime as Jackson writes it: year, month, day, hour, minute, second, nanosecond."""
+    """Read a LocalDateTime as Jackson writes it: year, month, day, hour … nanosecond."""
     year, month, day, hour, minute, second, nanosecond = [*numbers, 0, 0, 0, 0, 0, 0, 0][:7]
     return datetime(year, month, day, hour, minute, second, nanosecond // 1000, tzinfo=UTC)
 
@@ -138,7 +136,7 @@ def _moment(numbers: list[int]) -> datetime:
 def judge(
     checkpoint: Checkpoint, stages: Sequence[str], *, now: float, max_age_seconds: float | None
 ) -> tuple[CheckpointVerdict, str]:
-    """Is it good for a task whose code now has these stages? And why not."""
+    """Judge a checkpoint for code with these stages; return the verdict and its reason."""
     index, names = checkpoint.last_completed_stage_index, checkpoint.completed_stage_names
     if not 0 <= index < len(stages):
         return CheckpointVerdict.INVALID, f"index {index} is not among {len(stages)} stages"
@@ -159,7 +157,7 @@ def judge(
 
 
 def remember(history: Sequence[Failure], failure: Failure) -> tuple[Failure, ...]:
-    """Only the last failures are kept here; their tracebacks live in the events."""
+    """Return the history with this failure; it keeps the last ones, without their tracebacks."""
     short = msgspec.structs.replace(failure, traceback="")
     return (*history, short)[-FAILURES_KEPT:]
 
@@ -177,18 +175,17 @@ def save(
 ) -> Checkpoint:
     """Return the checkpoint after the stage at ``index``.
 
-    ``took_seconds``: of that stage, if it has just been completed; ``policy``: what its type says
-    of its checkpoints, None: as the one before.
+    ``took_seconds``: the duration of that stage, if it has just been completed; ``policy``: the
+    policy of its type, None: that of the checkpoint before.
     """
     durations = before.stage_durations if before else {}
     if took_seconds is not None:
         durations = {**durations, stages[index]: round(took_seconds * 1000)}
     on_invalid: str | msgspec.UnsetType = msgspec.UNSET
     max_age: float | msgspec.UnsetType = msgspec.UNSET
-    if policy is None:
-        if before is not None:
-            on_invalid, max_age = before.on_invalid, before.max_age_seconds
-    else:
+    if policy is None and before is not None:
+        on_invalid, max_age = before.on_invalid, before.max_age_seconds
+    elif policy is not None:
         on_invalid = RESTART if policy.on_invalid == RESTART else msgspec.UNSET
         max_age = msgspec.UNSET if policy.max_age_seconds is None else policy.max_age_seconds
     return Checkpoint(

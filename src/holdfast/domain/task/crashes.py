@@ -1,8 +1,8 @@
-"""Crashes of a task: which lost leases count as one.
+"""Crashes of a task: the lost leases that count as a crash.
 
-A worker that dies loses the leases of all its tasks, and one of them at most has killed it. So a
-crash is counted only for a task whose stage had begun, and a task that was in two crashes in a row
-is a suspect: its next crash counts only if nothing else ran in that process.
+A worker that dies loses the leases of all its tasks, and at most one of them has killed it. So a
+crash is counted only for a task whose stage had begun. A task that was in two crashes in a row is a
+suspect: its next crash counts only if nothing else ran in that process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SUSPECT_FROM = 2  # crashes in a row; one below the number that suspends
 
 
 def suspect_from(crash_limit: int) -> int:
-    """Return from how many crashes in a row on a task is run alone."""
+    """Return the number of crashes in a row from which on a task runs alone."""
     return max(1, crash_limit - 1)
 
 
@@ -23,12 +23,12 @@ def is_suspect(task: Task, crash_limit: int) -> bool:
 
 
 def position(last_completed: int, next_undo: int) -> str:
-    """Return the stage, or undo, that a task is at; it changes with each one that is committed."""
+    """Return the stage or undo that a task is at, as text; each commit changes it."""
     return f"{last_completed}/{next_undo}"
 
 
 def is_counted(task: Task, noted: Progress | None, *, alone_from: int) -> bool:
-    """Return whether a lost lease counts, by what its holder had noted."""
+    """Return whether a lost lease counts as a crash, by the notes of its holder."""
     if noted is None or noted.begun != position(task.last_completed, task.next_undo):
         return False
     return task.crashes < alone_from or noted.alone

@@ -1,6 +1,6 @@
-"""Decisions of a lease's holder about its task, and of a submit.
+"""Decisions of a lease's holder about its task, and the decision of a submit.
 
-Each function looks at a record and returns the transition to write; nothing is written here. An
+Each function takes a record and returns the transition to write; nothing is written here. An
 operator's commands are in `operate.py`.
 """
 
@@ -31,7 +31,7 @@ NOT_BEGUN: dict[str, Any] = {
     "interrupted": False,
 } | outage.NONE
 FROM_SCRATCH: dict[str, Any] = {"last_completed": -1, "next_undo": -1} | NOT_BEGUN
-NO_DATA = b"null"  # what was kept beside the record is in the checkpoint now
+NO_DATA = b"null"  # the data beside the record has moved into the checkpoint
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -41,7 +41,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     data: Mapping[str, Any]
     started_at: float
     duration_seconds: float
-    undo: bool | None = None  # whether the stage has one
+    undo: bool | None = None  # whether the stage has an undo function
 
 
 class Snoozed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -53,9 +53,9 @@ class Snoozed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stage or undo function has raised; ``retry_seconds`` None: no use in trying again.
+    """A stage or undo function has raised; ``retry_seconds`` None: another attempt cannot help.
 
-    ``outage_seconds``: it was an outage, and a row of them may last so long.
+    ``outage_seconds``: it was an outage, and outages in a row may last so long.
     """
 
     failure: Failure
@@ -83,10 +83,10 @@ def stage_done(
     now: float,
     policy: ckpt.Policy = ckpt.DEFAULT,
 ) -> Transition:
-    """A stage that is not the last: commit its result and the checkpoint behind it."""
+    """Commit the result of a stage that is not the last, and the checkpoint after it."""
     index = task.last_completed + 1
     if index >= len(task.stages) - 1:
-        raise HoldfastError("the last stage has no checkpoint; it completes the task")
+        raise HoldfastError("the last stage saves no checkpoint; it completes the task")
     saved = ckpt.save(
         checkpoint,
         stages=task.stages,
@@ -109,7 +109,7 @@ def stage_done(
 
 
 def complete(task: Task, done: Done, *, now: float) -> Transition:
-    """The last stage: state, result, checkpoint, lock and queue change in this one step."""
+    """Complete the task: status, result, checkpoint, lock and queue change in this one step."""
     index = task.last_completed + 1
     if index != len(task.stages) - 1:
         raise HoldfastError("only the last stage completes a task")
@@ -134,13 +134,13 @@ def stage_failed(
     checkpoint: Checkpoint | None,
     now: float,
 ) -> Transition:
-    """A failure is a stage boundary too: a cancel or pause that waits is applied here."""
+    """Count a failure. It is a stage boundary, too: a requested cancel or pause is applied here."""
     spent, counted = _judge_failure(task, failed, policy, now)
     failure: Failure = counted["failure"]
-    told = outage.for_event(failed.failure, counted)
+    shown = outage.for_event(failed.failure, counted)
     events: tuple[ev.Event, ...] = (
         _stage_started(task, failed.started_at),
-        fact(ev.StageFailed, task, now, failure=told, run=task.run),
+        fact(ev.StageFailed, task, now, failure=shown, run=task.run),
     )
     command, next_, delay = Command.RETRY_LATER, Next.LATER, failed.retry_seconds or 0.0
     if spent and not task.cancel_requested:
@@ -165,8 +165,8 @@ def stage_failed(
 def snooze(
     task: Task, snoozed: Snoozed, *, checkpoint: Checkpoint | None, now: float
 ) -> Transition:
-    """Nothing went wrong, and nothing is completed: only its data is kept, in the checkpoint if
-    there is one. It is a stage boundary too: a cancel or pause that waits is applied here."""
+    """Give the slot back without a failure and keep the stage's data, in the checkpoint if there is
+    one. It is a stage boundary, too: a requested cancel or pause is applied here."""
     stage, delay = task.stages[task.last_completed + 1], snoozed.delay_seconds
     events: tuple[ev.Event, ...] = (
         _stage_started(task, snoozed.started_at),
@@ -189,7 +189,7 @@ def snooze(
 
 
 def boundary(task: Task, *, now: float) -> Transition:
-    """Apply the cancel or pause that was asked for while a stage ran."""
+    """Apply the cancel or pause that was requested while a stage ran."""
     command, next_, applied = _apply_request(task, now)
     changes = NO_REQUESTS | {"ran_by": lease_of(task).owner}
     return _by_holder(
@@ -198,7 +198,7 @@ def boundary(task: Task, *, now: float) -> Transition:
 
 
 def start_over(task: Task, reason: str, *, now: float) -> Transition:
-    """The checkpoint is no good: run from stage 0, as new work with new effect keys."""
+    """Drop an invalid checkpoint and run from stage 0, as new work with new effect keys."""
     changes = FROM_SCRATCH | {"epoch": task.epoch + 1, "run": task.run + 1}
     return _by_holder(
         task,
@@ -241,8 +241,8 @@ def stage_undone(
 def undo_failed(task: Task, failed: Failed, policy: Retry, *, now: float) -> Transition:
     spent, counted = _judge_failure(task, failed, policy, now)
     delay = failed.retry_seconds or 0.0
-    told = outage.for_event(failed.failure, counted)
-    first = fact(ev.StageUndoFailed, task, now, failure=told, run=task.run)
+    shown = outage.for_event(failed.failure, counted)
+    first = fact(ev.StageUndoFailed, task, now, failure=shown, run=task.run)
     second: ev.Event = (
         fact(ev.TaskRollbackFailed, task, now, failure=counted["failure"])
         if spent
@@ -271,7 +271,7 @@ def rolled_back(task: Task, *, now: float) -> Transition:
 
 
 def suspend(task: Task, failure: Failure, *, now: float) -> Transition:
-    """No stage failed, but the task cannot go on without a person; a cancel that waits can."""
+    """Suspend a task that cannot go on, though no stage failed; a requested cancel comes first."""
     if task.cancel_requested:
         return boundary(task, now=now)
     back = task.status is Status.ROLLING_BACK
@@ -296,7 +296,7 @@ def give_back(
     delay_seconds: float = 0.0,
     unknown_since: float | None = None,
 ) -> Transition:
-    """The worker stops, or does not know the type: nobody's fault, so nothing is counted."""
+    """Give the task back, as its worker stops or does not know its type; nothing is counted."""
     changes = {
         "interrupted": task.interrupted or interrupted,
         "unknown_since": unknown_since,
@@ -311,12 +311,12 @@ def give_back(
     )
 
 
-# What several decisions have in common.
+# The parts that several decisions share.
 
 
 def lease_of(task: Task) -> Lease:
     if task.lease is None:
-        raise HoldfastError(f"task {task.id} is not held: only the holder of its lease moves it")
+        raise HoldfastError(f"task {task.id} has no lease: only the holder of its lease may act")
     return task.lease
 
 
@@ -338,7 +338,7 @@ def _by_holder(
     return Transition(
         before=task,
         after=after,
-        # One holder writes once per version, so this names the write and a resend of it.
+        # A holder writes once per version, so this identifies the write when it is sent again.
         request=f"{lease.id}:{task.version}",
         lease=lease.id,
         next=next,
@@ -353,8 +353,7 @@ def _by_holder(
     )
 
 
-# Each stage of each task comes through here. Fields named in the call are twice as quick as a
-# mapping of them.
+# Each stage of each task calls these. Fields named in the call are twice as fast as a mapping.
 
 
 def _with_progress(task: Task, index: int) -> Task:
@@ -388,7 +387,7 @@ def _apply_request(task: Task, now: float) -> tuple[Command, Next, ev.Event]:
 def _judge_failure(
     task: Task, failed: Failed, policy: Retry, now: float
 ) -> tuple[bool, dict[str, Any]]:
-    """Return whether trying is over, and what the record counts after this."""
+    """Return whether no attempt is left, and the counts of the record after this failure."""
     limit = failed.outage_seconds
     if limit is not None:
         spent, failure, row = outage.judge(task, failed.failure, limit_seconds=limit, now=now)
@@ -453,7 +452,7 @@ def _stage_record(task: Task, done: Done) -> StageRecord:
     )
 
 
-# It went well, but it has begun: a rollback has to undo what it may have done so far.
+# The stage has begun without a failure: a rollback must undo what it may have done so far.
 _SNOOZED: dict[str, Any] = NOT_BEGUN | {
     "interrupted": True,
     "failure": None,
@@ -465,8 +464,7 @@ _SNOOZED: dict[str, Any] = NOT_BEGUN | {
 def _with_data(
     task: Task, checkpoint: Checkpoint | None, data: Mapping[str, Any], now: float
 ) -> Checkpoint | None:
-    """Return the checkpoint with a new time, too: it must not grow too old while its task
-    snoozes."""
+    """Return the checkpoint with new data and time: it must not expire while its task snoozes."""
     if checkpoint is None:
         return None
     return ckpt.save(

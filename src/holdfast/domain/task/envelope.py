@@ -1,4 +1,4 @@
-"""The task as the outside sees it: the documents' TaskEnvelope, field for field."""
+"""The task as callers see it: the TaskEnvelope of the documents, field for field."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RetryState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     count: int
     max: int
     next_attempt_at: int  # ms since the epoch; 0: none is planned
-    outages: int = 0  # in a row, not in the count; the document has no such field, so only if any
+    outages: int = 0  # in a row, not in the count; left out if 0: the document has no such field
 
 
 class TaskEnvelope(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,8 +1,8 @@
-"""Events of a task: one class per fact.
+"""Events of a task, one class for each kind.
 
-Events exist exactly for committed transitions, in order and without gaps per task: each version of
-a record has at least one. Progress is the exception; it is volatile, has no version of its own, and
-is published, not kept.
+Each committed transition has events, in order and without gaps: every version of a record has at
+least one. Progress is the exception: it is volatile, has no version of its own, and is published
+but not stored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TaskStarted(Event, frozen=True, kw_only=True, tag="TaskStarted"):
 
 
 class StageStarted(Event, frozen=True, kw_only=True, tag="StageStarted"):
-    """Committed together with the stage's end; ``at`` is when it began."""
+    """A stage began at ``at``; the event is committed together with the stage's end."""
 
     stage: str
     attempt: int
@@ -97,7 +97,7 @@ class PauseWithdrawn(Event, frozen=True, kw_only=True, tag="PauseWithdrawn"):
 
 class TaskPaused(Event, frozen=True, kw_only=True, tag="TaskPaused"):
     reason: str | None = None
-    by: By | None = None  # None: by its holder, at a stage boundary
+    by: By | None = None  # None: the holder paused it at a stage boundary
 
 
 class TaskResumed(Event, frozen=True, kw_only=True, tag="TaskResumed"):
@@ -107,7 +107,7 @@ class TaskResumed(Event, frozen=True, kw_only=True, tag="TaskResumed"):
 class TaskRetryScheduled(Event, frozen=True, kw_only=True, tag="TaskRetryScheduled"):
     delay_seconds: float
     failures: int
-    outages: int = 0  # in a row; 0: it is tried again after a failure
+    outages: int = 0  # in a row; 0: the retry follows a failure
 
 
 class TaskSnoozed(Event, frozen=True, kw_only=True, tag="TaskSnoozed"):
@@ -119,7 +119,7 @@ class TaskSnoozed(Event, frozen=True, kw_only=True, tag="TaskSnoozed"):
 
 
 class TaskDue(Event, frozen=True, kw_only=True, tag="TaskDue"):
-    """The time it waited for has come; it is back in its queue."""
+    """The time that the task waited for has come; it is back in its queue."""
 
 
 class TaskRetried(Event, frozen=True, kw_only=True, tag="TaskRetried"):
@@ -128,7 +128,7 @@ class TaskRetried(Event, frozen=True, kw_only=True, tag="TaskRetried"):
 
 
 class TaskYielded(Event, frozen=True, kw_only=True, tag="TaskYielded"):
-    """Handed back by a worker that stops or does not know its type; not a failure."""
+    """A worker that stops or does not know the type gave the task back; not a failure."""
 
     worker: str
     reason: str
@@ -208,6 +208,6 @@ def name_of(event: Event) -> str:
 
 
 def made_by_store(name: str, **facts: Any) -> Event:
-    """An event of one of the store's own moves; facts it has no field for are left out."""
+    """Return an event of one of the store's own moves; facts without a field are left out."""
     kind = KINDS[name]
     return kind(**{field: facts[field] for field in kind.__struct_fields__ if field in facts})

@@ -1,7 +1,7 @@
-"""The transitions of a task, told from its events: who made each, by which command, from where.
+"""The transitions of a task, derived from its events: who made each, and by which command.
 
-No second log is written: each version of a record has its events, and the state table says where
-each command leads.
+There is no second log: each version of a record has its events, and the state table has the
+status that follows from each command.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from holdfast.domain.task import events as ev
 from holdfast.domain.task.state import TABLE, Command, Status
 from holdfast.domain.task.task import By, Task
 
-SUBMIT = "submit"  # what makes a task; no command of the table
+SUBMIT = "submit"  # makes a task; it is no command of the state table
 
-# The last event of a version that stands here names its command.
+# The command of a version follows from its last event that is listed here.
 COMMANDS: Mapping[type[ev.Event], Command] = {
     ev.TaskReleased: Command.RELEASE,
     ev.TaskHeldBack: Command.HOLD_BACK,
@@ -45,13 +45,13 @@ COMMANDS: Mapping[type[ev.Event], Command] = {
     ev.TaskRolledBackEvent: Command.FINISH_ROLLBACK,
     ev.TaskRollbackFailed: Command.FAIL_ROLLBACK,
 }
-# An operator has asked for something, and the holder answers at the next stage boundary.
+# Requests by an operator, which the holder applies at the next stage boundary.
 REQUESTS: Mapping[type[ev.Event], Command] = {
     ev.PauseRequested: Command.PAUSE,
     ev.CancelRequested: Command.CANCEL,
     ev.PauseWithdrawn: Command.RESUME,
 }
-# These stand beside one of the above, or are not kept.
+# Events that accompany one of the above, or are not kept.
 ACCOMPANYING = frozenset(
     {
         ev.TaskAmended,
@@ -67,7 +67,7 @@ _FIRED = re.compile(r"(.+)@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z(?:\+\w{1,
 
 
 class Maker(StrEnum):
-    """The kind of hand that made a transition."""
+    """The kind of party that made a transition."""
 
     CLIENT = "client"  # a submit
     WORKER = "worker"  # the holder of the lease
@@ -105,7 +105,7 @@ def _replay(task: Task, events: Sequence[ev.Event]) -> Iterator[HistoryStep]:
         if isinstance(made[0], ev.TaskCreated):
             yield _first_step(task, made[0], status)
             continue
-        event = _telling(made)
+        event = _deciding_event(made)
         command = COMMANDS.get(type(event)) or REQUESTS.get(type(event))
         if command is None:
             continue
@@ -127,7 +127,7 @@ def _replay(task: Task, events: Sequence[ev.Event]) -> Iterator[HistoryStep]:
 
 
 def _first_status(task: Task, events: Iterable[ev.Event]) -> Status:
-    """A task that is held back comes into being as CREATED, any other as PENDING."""
+    """Return the first status: CREATED for a task that is held back, PENDING for any other."""
     for event in events:
         if isinstance(event, ev.TaskReleased | ev.TaskHeldBack):
             return Status.CREATED
@@ -136,7 +136,7 @@ def _first_status(task: Task, events: Iterable[ev.Event]) -> Status:
     return Status.PENDING if task.plan is None else Status.CREATED
 
 
-def _telling(made: Sequence[ev.Event]) -> ev.Event:
+def _deciding_event(made: Sequence[ev.Event]) -> ev.Event:
     """Return the event that names the command of its version."""
     return next((event for event in reversed(made) if type(event) not in ACCOMPANYING), made[-1])
 

@@ -1,7 +1,7 @@
-"""An operator's commands: what a person, the API or a plan may ask of a task.
+"""An operator's commands: those that a person, the API or a plan may give to a task.
 
-On a task that a worker holds they leave a request, which the holder applies at the next stage
-boundary; on any other they act at once.
+On a task that a worker holds, a command leaves a request, which the holder applies at the next
+stage boundary. On any other task it acts at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.domain.task.transition import MovedOn, NoCheckpoint, Outcome, Tran
 
 
 class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request: who asks, when, and the name of this one request (a resend has the same)."""
+    """A request: who asks, when, and an id that stays the same when the request is sent again."""
 
     by: By
     now: float
@@ -51,12 +51,12 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def actor_named(actor: str, origin: str = "") -> By:
-    """Return the actor of later requests, with names that can be stored."""
+    """Return the actor of later requests; refuse names that cannot be stored."""
     return By(actor=names.check_text("actor", actor), origin=names.check_text("origin", origin))
 
 
 def new_request(by: By, reason: str, *, now: float, request: str) -> OperatorRequest:
-    """Return a request in an actor's name; ``request`` stays the same however often it is sent."""
+    """Return a request in an actor's name; ``request`` is the id that it keeps when sent again."""
     by = msgspec.structs.replace(by, reason=names.check_text("reason", reason))
     return OperatorRequest(by=by, now=now, request=request)
 
@@ -106,7 +106,7 @@ def cancel(task: Task, ask: OperatorRequest) -> Transition:
 def retry(
     task: Task, ask: OperatorRequest, *, from_checkpoint: bool = True, force: bool = False
 ) -> Transition:
-    """A new run: the count of failures starts anew, the history stays."""
+    """Start a new run: failures are counted from zero again, the history stays."""
     resumes = from_checkpoint and task.status is not Status.ROLLED_BACK
     changes: dict[str, Any] = NOT_BEGUN | {"interrupted": task.begun}
     if not resumes:
@@ -128,9 +128,9 @@ def retry(
 
 
 def rollback(task: Task, ask: OperatorRequest, *, force: bool = False) -> Transition:
-    """Undo in reverse, from the stage that was begun last; after a failed rollback, from there."""
+    """Undo the stages in reverse, from the one begun last; after a failed rollback, continue it."""
     if task.status is Status.ROLLBACK_FAILED or task.next_undo >= 0:
-        first = task.next_undo  # also when it was discarded half rolled back
+        first = task.next_undo  # also when it was discarded in the middle of a rollback
     else:
         half_done = task.begun and task.at_stage is not None
         first = task.last_completed + 1 if half_done else task.last_completed
@@ -151,7 +151,7 @@ def rollback(task: Task, ask: OperatorRequest, *, force: bool = False) -> Transi
 
 
 def resume_suspended(task: Task, ask: OperatorRequest, *, force: bool = False) -> Transition:
-    """Set it going again, forward or backward, as it was going."""
+    """Set a suspended task going again, forward or in its rollback."""
     if not task.suspended:
         raise NotSuspended(task.id, task.status)
     if task.status is Status.ROLLBACK_FAILED:
@@ -201,7 +201,7 @@ def _at_once(
     next: Next,
     event: ev.Event,
     *,
-    force: bool | None = None,  # None: the command sets nothing going
+    force: bool | None = None,  # None: the command does not set the task going
     from_scratch: bool = False,
     continues: bool = False,  # from its checkpoint, which must be there
     **changes: Any,
@@ -225,7 +225,7 @@ def _at_once(
 def _request(
     task: Task, command: Command, ask: OperatorRequest, event: ev.Event, **flags: Any
 ) -> Transition:
-    """Leave a request on a held record; its status stays the holder's."""
+    """Leave a request on a task that a worker holds; only the holder changes its status."""
     apply_command(task, command, now=ask.now)
     return stay(
         task, apply_command(task, Command.CHECKPOINT, now=ask.now, **flags), command, ask, event

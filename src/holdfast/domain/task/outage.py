@@ -1,6 +1,6 @@
-"""Outages: what a stage needs does not answer, which is no failure of its task.
+"""Outages: something that a stage needs does not answer, which is no failure of its task.
 
-A row of outages is counted apart from failures. Any other outcome of the stage ends the row.
+Outages in a row are counted apart from failures. Any other outcome of the stage ends the row.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from holdfast.domain.task.task import Failure, FailureKind, Task
 
 OUTAGES = (SinkUnavailable, StoreUnavailable, Unavailable)
 PAUSE_SECONDS = (1.0, 300.0)  # the first one, and the longest
-JITTER = 0.2  # of each wait, so that all that waits for one database does not come back at once
-LIMIT_SECONDS = 86_400.0  # for a row, unless set otherwise
+JITTER = 0.2  # of each wait: the tasks that wait for one database must not return at once
+LIMIT_SECONDS = 86_400.0  # of a row, unless set otherwise
 
 
-NONE: dict[str, Any] = {"outages": 0, "outage_since": None}  # in the record
+NONE: dict[str, Any] = {"outages": 0, "outage_since": None}  # the fields of a record
 
 
 class OutageRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -35,15 +35,14 @@ class OutageRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def are_outages(errors: Sequence[BaseException]) -> bool:
-    """Return whether each of these errors is an outage, by its type: those of a group, or one
-    alone."""
+    """Return whether each of these errors is an outage, by its type."""
     return all(issubclass(type(error), OUTAGES) for error in errors)
 
 
 def row_with(task: Task, failure: Failure, *, now: float) -> OutageRow:
-    """The row of the task after this outage: a new one unless its last outcome was one of it.
+    """Return the row of outages with this one: a new row unless the last outcome was an outage.
 
-    The failure is compared too: a process of an older release does not reset the counts.
+    The failure is compared, too: a process of an older release does not reset the counts.
     """
     last = task.failure
     goes_on = (
@@ -73,8 +72,8 @@ def judge(
 
 
 def for_event(failure: Failure, counted: Mapping[str, Any]) -> Failure:
-    """The failure as its event has it. In a row, which may be long, only the first one has its
-    traceback there; the record has that of the last."""
+    """Return the failure for its event. A row may be long, so only the event of its first outage
+    has a traceback; the record has the traceback of the last one."""
     return replace(failure, traceback="") if counted["outages"] > 1 else failure
 
 

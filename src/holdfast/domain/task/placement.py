@@ -3,16 +3,16 @@
 The status says how far a task has come; the place says who may take it next. A task is in
 exactly one place. Stores keep the place; decisions name only the ``Next`` that follows.
 
-- A submit puts a task into HELD when a plan has yet to release it, and else lets it enter.
-- To enter is to go to READY, or to LINE when the tenant's line is closed. The line is open while
-  the tenant has no active task, and while the active task rests (``opens_line``).
-- The task that enters READY becomes its tenant's active one. Only the active task is ever in
+- A submit puts a task into HELD when a plan must release it first; any other task enters at once.
+- A task enters by going to READY, or to LINE when its tenant's line is closed. The line is open
+  while the tenant has no active task, and while the active task rests (``opens_line``).
+- The task that enters READY becomes its tenant's active task. Only the active task is ever in
   READY or LEASED, so one task at a time runs for a tenant.
 - A task waits in READY, LINE and LATER: these count as the depth of its queue.
-- A task rests in LATER and PARKED. While it rests it lets younger tasks of its tenant pass,
-  unless it was submitted with ``hold``.
+- A task rests in LATER and PARKED. While it rests, younger tasks of its tenant pass it, unless it
+  was submitted with ``hold``.
 - A lease exists in LEASED and nowhere else. Every way out of LEASED ends the lease.
-- A task that reaches SETTLED gives its tenant's line free for good.
+- A task that reaches SETTLED frees its tenant's line for good.
 
 Stores move tasks by three moves of their own (``START``, ``DUE``, ``LOSE``), which change the
 status and the place together. Lua and SQL take the sets below as data.
@@ -43,7 +43,7 @@ class Place(StrEnum):
 class Next(StrEnum):
     """The place to which a transition sends its task."""
 
-    STAY = "stay"  # where it is; the only one open to a writer without the lease
+    STAY = "stay"  # where it is; the only choice for a writer without the lease
     READY = "ready"  # enters: to its queue, or behind its tenant's active task
     LATER = "later"  # to its queue after ``delay_seconds``
     PARKED = "parked"
@@ -52,7 +52,7 @@ class Next(StrEnum):
 
 
 class StoreMove(msgspec.Struct, frozen=True, kw_only=True):
-    """A move that the store makes over a set of tasks, and the event of it."""
+    """A move that the store makes over a set of tasks, and its event."""
 
     to: Mapping[Status, Status]
     event: str
@@ -71,7 +71,7 @@ START = _store_move(Command.START, "TaskStarted", P.READY, P.LEASED)
 DUE = _store_move(Command.DUE, "TaskDue", P.LATER, P.READY)
 LOSE = _store_move(Command.LOSE, "LeaseLost", P.LEASED, P.READY)
 
-# The table: the statuses that a task may have in each place. Anything else would be stuck there.
+# The table: the statuses that a task may have in each place. Any other would be stuck there.
 STATUSES_IN: Mapping[Place, frozenset[Status]] = {
     P.HELD: frozenset({Status.CREATED}),
     P.READY: frozenset(START.to),
@@ -92,8 +92,8 @@ PLACE_AFTER: Mapping[Next, Place] = {
 }
 
 WAITING = frozenset({P.READY, P.LINE, P.LATER})  # counts as the depth of the queue
-RUNNABLE = WAITING | {P.LEASED}  # goes on by itself
-RESTING = frozenset({P.LATER, P.PARKED})  # opens its tenant's line, unless it was to hold it
+RUNNABLE = WAITING | {P.LEASED}  # the task goes on without a person
+RESTING = frozenset({P.LATER, P.PARKED})  # opens its tenant's line, unless submitted with hold
 ACTIVE = frozenset({P.READY, P.LEASED})  # only the tenant's active task is here
 STOPPED = frozenset({P.PARKED, P.SETTLED})  # its run is over, unless a person acts
 

@@ -14,10 +14,10 @@ Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """``max`` consecutive failures of a stage suspend the task; before that it waits ``backoff``.
+    """``max`` failures of a stage in a row suspend the task; before that, it waits ``backoff``.
 
     The last back-off repeats. ``jitter`` stretches each wait by up to that share, so that a
-    thousand tasks that failed together do not come back together.
+    thousand tasks that failed together do not run again together.
     """
 
     max: int = 3
@@ -41,7 +41,7 @@ class Retry:
         object.__setattr__(self, "backoff_seconds", tuple(seconds(b) for b in self.backoff))
 
     def gives_up(self, error: BaseException) -> bool:
-        """True when the type of the error alone says that trying again cannot help."""
+        """Return whether, by the type of the error alone, another attempt cannot help."""
         if isinstance(error, RetryAfter):
             return False
         if isinstance(error, (Permanent, self.give_up_on)):
@@ -49,22 +49,21 @@ class Retry:
         return bool(self.retry_on) and not isinstance(error, self.retry_on)
 
     def decides_on(self, error: BaseException) -> bool:
-        """True when the policy names what is to be done about the error: it is no outage then."""
+        """Return whether the policy says what to do about the error: then it is no outage."""
         if isinstance(error, (Permanent, RetryAfter, self.give_up_on)):
             return True
         return bool(self.retry_on)
 
     def delay_seconds(self, failures: int, chance: float) -> float:
-        """Return how long to wait after the ``failures``-th failure in a row; ``chance`` in [0,
-        1)."""
+        """Return the wait after the ``failures``-th failure in a row; ``chance`` in [0, 1)."""
         base = self.backoff_seconds[min(failures, len(self.backoff_seconds)) - 1]
         return stretch(base, self.jitter, chance)
 
 
 def _error_types(name: str, given: object) -> tuple[type[BaseException], ...]:
     types = given if isinstance(given, tuple) else (given,)
-    for one in types:
-        if not (isinstance(one, type) and issubclass(one, BaseException)):
+    for kind in types:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise DeclarationError(
                 f"Retry({name}={given!r}): an exception type, or a tuple of them"
             )

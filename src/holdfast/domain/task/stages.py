@@ -9,7 +9,7 @@ from holdfast.domain.task.task import StageRecord, Task
 
 
 def describe_mismatch(task: Task, kept: Sequence[StageRecord]) -> str:
-    """Return how the record contradicts the stages that were committed, or an empty string."""
+    """Describe how the record contradicts the committed stages; empty: it does not."""
     if task.last_completed >= len(task.stages):
         return f"names {len(task.stages)} stages, {task.last_completed + 1} were completed"
     for stage in kept:
@@ -20,7 +20,7 @@ def describe_mismatch(task: Task, kept: Sequence[StageRecord]) -> str:
 
 
 def recover_names(task: Task, kept: Sequence[StageRecord]) -> tuple[str, ...] | None:
-    """Return the stages that the record should name, or None when the kept ones do not tell."""
+    """Return the stages that the record should name; None: the kept ones do not show it."""
     ran = tuple(stage.name for stage in kept if stage.index <= task.last_completed)
     if len(ran) != task.last_completed + 1 or len(set(ran)) != len(ran):
         return None

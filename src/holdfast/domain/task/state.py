@@ -1,14 +1,13 @@
-"""The state machine, as a table.
+"""The state machine of a task, as a table.
 
-Two kinds of hands move a task. While a worker holds its lease, only that holder does
-(HOLDER commands). While nothing runs it, only a submit or an operator does (OPERATOR
-commands). The store itself makes three moves over whole sets of tasks: START when it
-hands a task out, DUE when a time has come, LOSE when a lease has lapsed; it takes them
-as data from here and knows no status by name.
+While a worker holds the lease of a task, only that holder changes its status (HOLDER commands).
+While nobody holds it, only a submit or an operator does (OPERATOR commands). The store itself
+makes three moves over whole sets of tasks: START when a worker claims a task, DUE when a time has
+come, LOSE when a lease has lapsed. It gets them as data from here and knows no status by name.
 
-An operator's PAUSE or CANCEL of a running task is a request; the holder applies it at
-the next stage boundary. Nothing moves by itself: finishing the last stage completes a
-task only because the executor then says COMPLETE.
+An operator's PAUSE or CANCEL of a running task is a request; the holder applies it at the next
+stage boundary. No status changes by itself: the last stage completes a task only because the
+executor then sends COMPLETE.
 
 `holdfast states` draws this table.
 """
@@ -68,12 +67,12 @@ S, C = Status, Command
 TABLE: Mapping[Status, Mapping[Command, Status]] = {
     S.CREATED: {
         C.RELEASE: S.PENDING,
-        C.HOLD_BACK: S.CREATED,  # a plan's release that may be on its way is void
+        C.HOLD_BACK: S.CREATED,  # makes a release void that the plan may have sent
         C.CANCEL: S.CANCELLED,
     },
     S.PENDING: {
         C.START: S.RUNNING,
-        C.DUE: S.PENDING,  # it was handed back for a while
+        C.DUE: S.PENDING,  # a worker had given it back for a while
         C.PAUSE: S.PAUSED,
         C.CANCEL: S.CANCELLED,
     },
@@ -83,7 +82,7 @@ TABLE: Mapping[Status, Mapping[Command, Status]] = {
         C.RETRY_LATER: S.RETRYING,
         C.FAIL: S.FAILED,
         C.PAUSE: S.PAUSED,
-        C.RESUME: S.RUNNING,  # takes back a pause that was asked for
+        C.RESUME: S.RUNNING,  # withdraws a requested pause
         C.CANCEL: S.CANCELLED,
         C.YIELD: S.PENDING,
         C.LOSE: S.PENDING,
@@ -127,8 +126,8 @@ TABLE: Mapping[Status, Mapping[Command, Status]] = {
 
 OPERATOR = frozenset({C.RELEASE, C.PAUSE, C.RESUME, C.CANCEL, C.RETRY, C.ROLLBACK, C.DISCARD})
 STORE = frozenset({C.START, C.DUE, C.LOSE})
-PLAN = frozenset({C.HOLD_BACK})  # and those of an operator
-RECORD = frozenset({C.PUT_CHECKPOINT, C.REMOVE_CHECKPOINT})  # an operator's, on what is kept
+PLAN = frozenset({C.HOLD_BACK})  # a plan also gives the commands of an operator
+RECORD = frozenset({C.PUT_CHECKPOINT, C.REMOVE_CHECKPOINT})  # an operator's, on the record
 HOLDER = frozenset(Command) - OPERATOR - STORE - PLAN - RECORD | {C.PAUSE, C.CANCEL}
 
 SUSPENDED = frozenset({S.FAILED, S.ROLLBACK_FAILED})
@@ -137,4 +136,6 @@ SETTLED = frozenset({S.COMPLETED, S.CANCELLED, S.ROLLED_BACK})
 
 MACHINE = Machine(TABLE, Command, asked=OPERATOR)
 can, legal, step = MACHINE.can, MACHINE.legal, MACHINE.step
-LEGAL = {status: MACHINE.legal(status) for status in Status}  # what an operator may ask for
+LEGAL = {
+    status: MACHINE.legal(status) for status in Status
+}  # the commands that an operator may give

@@ -1,7 +1,7 @@
 """The record of a task, and the facts that belong to it.
 
-Here and in the other records ``gc=False``: they hold JSON and each other, never in a circle, so the
-collector of garbage need not look at the thousands of them that a busy worker makes.
+Records have ``gc=False``: they hold JSON and each other, never in a cycle, so the garbage collector
+need not track the thousands of them that a busy worker makes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Failure(
 
     @property
     def fingerprint(self) -> str:
-        """The same for failures of one cause: kind, type and stage, not the message."""
+        """Return the id of the error group: from kind, type and stage, not from the message."""
         return hashlib.blake2s(
             f"{self.kind}\n{self.error}\n{self.stage}".encode(), digest_size=6
         ).hexdigest()
@@ -88,9 +88,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: str = "default"
     key: str | None = None
     trace_id: str | None = None
-    user: Any = None  # plain JSON: whom the work is for
-    callback: str | None = None  # the URL that is told how it ended
-    effects: str | None = None  # stands for the id in ctx.key, where effects go by the submit key
+    user: Any = None  # plain JSON: the person or account that the work is for
+    callback: str | None = None  # the address that receives the outcome
+    effects: str | None = None  # replaces the id in ctx.key, for a type with effects="key"
     stages: tuple[str, ...]
     workflow: bool = False
     hold: bool = False  # its tenant's line stays closed while it rests unsettled
@@ -113,9 +113,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failures: int = 0  # consecutive, at the present stage, in this run
     crashes: int = 0  # leases lost in a row at the present stage, as far as they count
     lapses: int = 0  # the same, counted or not
-    forced: bool = False  # a person let it run over newer work of its tenant
-    interrupted: bool = False  # the present stage was begun, and has not come to its end
-    unknown_since: float | None = None  # when a worker first met it without knowing its type
+    forced: bool = False  # a person let it run despite newer work of its tenant
+    interrupted: bool = False  # the present stage was begun and has not ended
+    unknown_since: float | None = None  # when it first met a worker that does not know its type
     outages: int = 0  # in a row, at the present stage or undo; not among the failures
     outage_since: float | None = None  # the first of that row
     ran_by: str | None = None  # the worker that ran it last
@@ -138,13 +138,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def at_stage(self) -> str | None:
-        """The stage that runs now or would run next."""
+        """Return the stage that runs now, or that runs next."""
         index = self.last_completed + 1
         return self.stages[index] if index < len(self.stages) else None
 
     @property
     def begun(self) -> bool:
-        """The present stage has been started since the last commit, so it may have had effects."""
+        """Return whether the present stage has begun since the last commit, maybe with effects."""
         return self.interrupted or self.failures > 0 or self.crashes > 0
 
     @property
@@ -153,7 +153,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def continues_from_checkpoint(self) -> bool:
-        """Return whether it would go on from a checkpoint; not so while a worker holds it."""
+        """Return whether the task would continue from a checkpoint if a worker claimed it."""
         if self.last_completed < 0 or self.settled or self.place is Place.LEASED:
             return False
         return self.status not in BACKWARD
@@ -164,7 +164,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return tuple(command for command in LEGAL[self.status] if self.can(command))
 
     def can(self, command: Command) -> bool:
-        """Return whether a command is legal now; some depend on what was asked for before."""
+        """Return whether a command is legal now; some depend on earlier requests."""
         if command is Command.PAUSE and self.cancel_requested:
             return False
         if command is Command.RESUME and self.status is Status.RUNNING:
@@ -174,7 +174,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def apply_command(task: Task, command: Command, *, now: float, **changes: Any) -> Task:
     """Return the record after ``command``, or raise IllegalTransition."""
-    status = TABLE[task.status].get(command) or step(task.status, command)  # which refuses it
+    status = TABLE[task.status].get(command) or step(task.status, command)  # step raises
     version = task.version + 1
     if changes:
         task = replace(task, **changes)
@@ -196,7 +196,7 @@ def fact(kind: Callable[..., E], task: Task, at: float, **facts: Any) -> E:
 
 
 class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The traces that a committed stage left behind."""
+    """The record of a committed stage."""
 
     index: int
     name: str
@@ -208,11 +208,11 @@ class StageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Volatile: the last word of a running stage, and what its worker has noted of it."""
+    """The progress that a running stage reported last, and its worker's notes. It is volatile."""
 
     fraction: float  # of the stage
     message: str = ""
     stage: str = ""
     at: float = 0.0
-    begun: str = ""  # where the task was when its function was called: `crashes.position`
-    alone: bool = False  # nothing else runs in that process
+    begun: str = ""  # the task's `crashes.position` when the stage was called
+    alone: bool = False  # nothing else ran in that process

@@ -1,4 +1,4 @@
-"""A task's trace: a W3C traceparent, or whatever text who submitted it gave."""
+"""A task's trace: a W3C traceparent, or any text that the submitter gave."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def is_traceparent(given: object) -> bool:
 
 
 def shown_trace(text: str | None) -> str | None:
-    """The 32 digits by which a trace is looked up, or the text as it is."""
-    found = _TRACEPARENT.fullmatch(text) if text else None
-    return found.group(1) if found else text
+    """Return the 32 digits by which a trace is looked up, or the text as it is."""
+    match = _TRACEPARENT.fullmatch(text) if text else None
+    return match.group(1) if match else text

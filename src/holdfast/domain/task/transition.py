@@ -1,4 +1,4 @@
-"""Transitions: a decision returns one, and a store carries it out."""
+"""Transitions: a decision returns one, and a store writes it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from holdfast.domain.task.task import StageRecord, Task
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One write, whole or not at all.
+    """One write, which a store makes completely or not at all.
 
-    It is applied only to the version that was read and, with ``lease`` set, only while that very
-    lease is on the record: the record is then what its holder saw, so ``before`` may be trusted.
+    A store applies it only to the version that was read and, with ``lease`` set, only while that
+    lease is on the record: the record is then the one that its holder saw, so ``before`` is right.
     Without ``lease`` it is an operator's: on a leased record it may only STAY, and the store's own
     fields of ``before`` may be out of date.
     """
 
     before: Task
     after: Task
-    request: str  # a repeat of the same request is answered as the first was
+    request: str  # a repeat of the same request gets the first answer
     next: Next
     events: tuple[Event, ...]
     lease: str | None = None
@@ -32,13 +32,13 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stage: StageRecord | None = None
     drop_stages: bool = False
     result: bytes | None = None
-    data: bytes | None = None  # customData, kept beside the record
-    payload: bytes | None = None  # in place of the one that was submitted; its digest stays
+    data: bytes | None = None  # customData, stored beside the record
+    payload: bytes | None = None  # replaces the submitted one, whose digest stays
     not_if_moved_on: bool = False  # refuse when newer work has run for the tenant
-    not_if_busy: bool = False  # refuse when it would have to wait in its tenant's line
+    not_if_busy: bool = False  # refuse when the task would wait in its tenant's line
     not_without_checkpoint: bool = False  # refuse when there is none to continue from
     audit: Audit | None = None
-    follows: tuple[Submission, ...] = ()  # tasks that come into being in the same step
+    follows: tuple[Submission, ...] = ()  # tasks that the store inserts in the same step
 
     @property
     def task_id(self) -> str:

@@ -4,21 +4,21 @@ A cron expression has five fields and is read as Debian's cron reads it: minute,
 month, month, day of the week (0 and 7 are Sunday; names and ``L``, ``LW``, ``MON#2`` work too).
 When one of the two day fields begins with ``*``, both must match a day; otherwise either may.
 
-The clocks of a zone are set forward, and some times of that day do not exist (the gap); they are
-set back, and some happen twice (the overlap). What a cron does then depends on how it is written:
+When the clocks of a zone are set forward, some times of that day do not exist (the gap). When they
+are set back, some happen twice (the overlap). The form of a cron decides what it does then:
 
 **Fixed times**: neither the minute nor the hour field begins with ``*``: ``30 2 * * *``,
 ``0,30 1-3 * * *``, ``0 0-23/2 * * *``. Each matching time of each matching day of the calendar
-counts once. One in the gap fires at the first moment after the gap; one in the overlap fires in
-the first pass only. Fire times that thereby meet are one. A day that a zone leaves out altogether
-is a gap like any other (here Debian's cron, which heeds shifts below three hours only, drops it).
+counts once. A time in the gap fires at the first moment after the gap; a time in the overlap fires
+in the first pass only. Fire times that coincide are one. A day that a zone leaves out altogether is
+a gap like any other (Debian's cron drops it, as it heeds only shifts below three hours).
 
 **Real time**: the minute or the hour field begins with ``*``: ``*/15 * * * *``, ``0 */2 * * *``,
-``*/15 2 * * *``. It fires whenever the clock on the wall shows a matching time: never in the gap,
-in both passes of the overlap.
+``*/15 2 * * *``. It fires whenever the local clock shows a matching time: never in the gap, and in
+both passes of the overlap.
 
-cronsim reads the expressions and matches the days. The walk is ours, because cronsim's own leaves
-this policy where a shift is not a whole hour or comes at midnight, and within the overlap.
+cronsim parses the expressions and matches the days. The walk is ours, because that of cronsim
+departs from this policy for shifts at midnight or not of whole hours, and within the overlap.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _NOT_THE_SAME_EVERYWHERE = {"localtime", "Factory"}  # each host has its own
 
 
 class _Compiled(NamedTuple):
-    """An expression, read."""
+    """A parsed expression."""
 
     spec: CronSim
     minutes: tuple[int, ...]  # since midnight
-    fixed: bool  # else by real time; see the top
+    fixed: bool  # else by real time; see the module's docstring
 
 
 def next_after(expression: str, tz: str, after: float) -> float | None:
-    """The first fire time strictly later than ``after``; None when 50 years bring none."""
+    """Return the first fire time strictly later than ``after``; None: none within 50 years."""
     compiled, zone = _compile_cron(expression), _zone(tz)
     if not after < _LAST:
         return None
@@ -67,7 +67,7 @@ def next_after(expression: str, tz: str, after: float) -> float | None:
 
 
 def latest(expression: str, tz: str, first: float, upto: float, limit: int) -> list[float]:
-    """The newest ``limit`` fire times within [first, upto], ascending; walked from the end."""
+    """Return the newest ``limit`` fire times within [first, upto], ascending."""
     compiled, zone = _compile_cron(expression), _zone(tz)
     first, upto = max(first, _FIRST), min(upto, _LAST)
     if not first <= upto:
@@ -83,7 +83,7 @@ def latest(expression: str, tz: str, first: float, upto: float, limit: int) -> l
 
 
 def _blocks(compiled: _Compiled, zone: ZoneInfo, days: Iterable[date]) -> Iterator[list[float]]:
-    """Rising fire times in blocks that follow each other, in the direction of ``days``.
+    """Return ascending fire times in blocks that follow each other, in the direction of ``days``.
 
     Mostly a block is a day. Days that meet are one: a time before midnight and one after it
     change places when the clock is set back over midnight, and coincide when a gap ends there.
@@ -102,7 +102,7 @@ def _blocks(compiled: _Compiled, zone: ZoneInfo, days: Iterable[date]) -> Iterat
 
 
 def _days(spec: CronSim, begin: date, end: date, *, backwards: bool = False) -> Iterator[date]:
-    """The matching days within [begin, end]."""
+    """Return the matching days within [begin, end]."""
     months = range(begin.year * 12 + begin.month - 1, end.year * 12 + end.month)
     for count in reversed(months) if backwards else months:
         year, month = count // 12, count % 12 + 1
@@ -114,7 +114,7 @@ def _days(spec: CronSim, begin: date, end: date, *, backwards: bool = False) -> 
 
 
 def _fire_times(compiled: _Compiled, zone: ZoneInfo, day: date) -> list[float]:
-    """The fire times that belong to a day of the calendar, ascending."""
+    """Return the fire times that belong to a day of the calendar, ascending."""
     midnight = datetime.combine(day, time(), zone)
     tomorrow = datetime.combine(day + _ONE_DAY, time(fold=1), zone)
     if midnight.utcoffset() == tomorrow.utcoffset():
@@ -125,7 +125,7 @@ def _fire_times(compiled: _Compiled, zone: ZoneInfo, day: date) -> list[float]:
 
 
 def _moments(wall: datetime, *, fixed: bool) -> tuple[float, ...]:
-    """Return the moments when the clock on the wall shows this time, by the policy at the top."""
+    """Return the moments when the local clock shows this time, by the policy of this module."""
     before, since = wall.replace(fold=0).timestamp(), wall.replace(fold=1).timestamp()
     if before == since:
         return (before,)
@@ -135,7 +135,7 @@ def _moments(wall: datetime, *, fixed: bool) -> tuple[float, ...]:
 
 
 def _end_of_gap(wall: datetime, low: int, high: int) -> float:
-    """The first second within (low, high] at which the clock shows a time past ``wall``."""
+    """Return the first second within (low, high] at which the clock shows a time past ``wall``."""
     naive = wall.replace(tzinfo=None)
 
     def past(second: int) -> bool:
@@ -160,7 +160,9 @@ def _compile_cron(expression: str) -> _Compiled:
         raise InvalidSchedule(expression, "a cron expression is plain ASCII")
     spec = _read(fields)
     minutes = sorted(hour * 60 + minute for hour in spec.hours for minute in spec.minutes)
-    return _Compiled(spec, tuple(minutes), fixed=not any(one.startswith("*") for one in fields[:2]))
+    return _Compiled(
+        spec, tuple(minutes), fixed=not any(field.startswith("*") for field in fields[:2])
+    )
 
 
 def _read(fields: list[str]) -> CronSim:
@@ -174,7 +176,7 @@ def _read(fields: list[str]) -> CronSim:
         pass
     else:  # 30 February: the day exists, only not in that month; or the month is wrong itself
         if not reason.endswith("bad month"):
-            reason = "it never fires: no such day in the month"
+            reason = "it never fires: the month has no such day"
     raise InvalidSchedule(" ".join(fields), reason)
 
 

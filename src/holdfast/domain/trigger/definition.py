@@ -23,7 +23,7 @@ def definition_of(trigger: Trigger) -> Definition:
 
 
 def has_definition(trigger: Trigger, definition: Definition) -> bool:
-    """Return whether both are the same, in whatever order the payload's fields are written."""
+    """Return whether a trigger has this definition; the order of the payload's fields is free."""
     return _comparable(definition_of(trigger)) == _comparable(definition)
 
 
@@ -32,7 +32,7 @@ def _comparable(definition: Definition) -> Definition:
 
 
 def canonical(body: bytes) -> bytes:
-    """The same for the same JSON, in whatever order its fields are written."""
+    """Return JSON with sorted fields, so that the same value is always the same text."""
     if b"{" not in body:
         return body
     return msgspec.json.encode(msgspec.json.decode(body), order="sorted")
@@ -41,7 +41,7 @@ def canonical(body: bytes) -> bytes:
 def new_trigger(
     definition: Definition, trigger_id: str, *, now: float, chance: float, request: str
 ) -> Trigger:
-    """A new trigger, not saved yet."""
+    """Return a new trigger that is not saved yet."""
     fire_time = first_time(definition.schedule, now)
     look = None
     if fire_time is not None:
@@ -66,8 +66,8 @@ def create(
     request: str,
     owes_start: bool = False,
 ) -> TriggerChange:
-    """Written only if nobody else has made one of that id meanwhile. ``owes_start``: the start of
-    an interval was named; if it is past, the trigger fires at once."""
+    """Create a trigger, unless there is one of that id meanwhile. ``owes_start``: the start of an
+    interval was given; if it is past, the trigger fires at once."""
     before = new_trigger(definition, trigger_id, now=now, chance=chance, request=request)
     if owes_start and (owed := started_time(definition, now)) is not None:
         before = replace(before, fire_time=owed, trigger_at=owed)
@@ -77,7 +77,7 @@ def create(
 def supersede(
     trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
 ) -> TriggerChange:
-    """A new one in its place, that has nothing of it: it was another tenant's."""
+    """Replace a trigger of another tenant by a new one that keeps nothing of it."""
     fresh = new_trigger(definition, trigger.id, now=now, chance=chance, request=request)
     return TriggerChange(before=trigger, after=replace(fresh, version=trigger.version + 1))
 
@@ -85,8 +85,8 @@ def supersede(
 def redefine(
     trigger: Trigger, definition: Definition, *, now: float, chance: float, request: str
 ) -> TriggerChange:
-    """Redefine a trigger. Its counters and a person's pause stay, and so does the time that it has
-    to answer for, if its schedule is the same; those of another schedule count from now on."""
+    """Redefine a trigger. Its counters and a person's pause stay. Its due fire time stays if the
+    schedule is the same; the times of another schedule count from now on."""
     fresh = new_trigger(definition, trigger.id, now=now, chance=chance, request=request)
     fire_time, look = _owed(trigger, definition) or (fresh.fire_time, fresh.trigger_at)
     is_paused = trigger.status is TriggerStatus.PAUSED
@@ -108,7 +108,7 @@ def redefine(
 
 
 def _owed(trigger: Trigger, definition: Definition) -> tuple[float, float] | None:
-    """The fire time that it waits for, and when to look at it."""
+    """Return the fire time that the trigger still owes, and when to look at it."""
     if trigger.schedule != definition.schedule:
         return None
     if trigger.status in UNFINISHED and trigger.fire_time is not None:
@@ -116,14 +116,14 @@ def _owed(trigger: Trigger, definition: Definition) -> tuple[float, float] | Non
         return at, at if trigger.trigger_at is None else trigger.trigger_at
     if trigger.unknown_since is None:
         return None
-    # It was dropped because nobody knew its type: it was met so at the newest of these.
-    found = times.latest(trigger.schedule, trigger.created_at, trigger.unknown_since, 1)
-    return (found[0], found[0]) if found else None
+    # It was dropped because no worker knew its type, since the newest of these times.
+    newest = times.latest(trigger.schedule, trigger.created_at, trigger.unknown_since, 1)
+    return (newest[0], newest[0]) if newest else None
 
 
 def started_time(definition: Definition, now: float) -> float | None:
-    """The fire time that an interval owes whose start is past: the newest, or with catch-up the
-    first, behind which the others are made up. None: its start is to come."""
+    """Return the fire time that an interval owes since its start: the newest, or with catch-up the
+    first, after which the others follow. None: the start is in the future."""
     schedule = definition.schedule
     if not isinstance(schedule, Every) or schedule.start >= now:
         return None
@@ -133,7 +133,7 @@ def started_time(definition: Definition, now: float) -> float | None:
 
 
 def first_time(schedule: Schedule, now: float) -> float | None:
-    """A time in the past counts only where it is the only one."""
+    """Return the first fire time; one in the past counts only if the schedule has no other."""
     match schedule:
         case Once(at=at):
             return at

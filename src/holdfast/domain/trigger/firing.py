@@ -1,15 +1,15 @@
-"""Changes of a trigger: fired, put off, suspended, or as a person asks. Nothing is written.
+"""Changes of a trigger: it fires, is put off, is suspended, or follows a person's command.
 
-A scheduler looks at a trigger that it holds and answers for all fire times that are due:
+Nothing is written here. A scheduler decides about all due fire times of a trigger that it holds:
 
-**once** makes one task for all of them, whether they are late or not. While a scheduler lives it
-looks within a second of each fire time, and no two are nearer to each other, so on time nothing is
-left out. **skip** makes one for each that is within its grace. **catch up** makes one for each of
-the newest ``catch_up_max``, oldest first. What makes no task is counted as missed, up to a bound,
-so that a look costs the same after a day and after a year.
+**once** makes one task for all of them, whether they are late or not. A live scheduler looks within
+a second of each fire time, and no two fire times are closer, so it leaves none out. **skip** makes
+a task for each fire time within its grace. **catch up** makes one for each of the newest
+``catch_up_max``, oldest first. A fire time without a task is counted as missed, up to a bound, so
+that a decision costs the same after a day and after a year.
 
-Lateness is counted from the end of the jitter. With an overlap policy other than allow a look makes
-one task only, or the tasks of one look would overlap each other; the rest stays due.
+Lateness is counted from the end of the jitter. With an overlap policy other than allow, a decision
+makes one task only, as its tasks would overlap each other; the other fire times stay due.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from holdfast.domain.trigger.trigger import (
 RETRY_LIMIT = 5
 RETRY_SECONDS = (1.0, 60.0)  # doubled from the first up to the second
 PATIENCE_SECONDS = (1.0, 30.0)
-QUEUE_SHARE = 0.1  # of the time waited: so much later it may be seen that the last task has ended
-OTHERS_SECONDS = 1.0  # for another worker to take it
+QUEUE_SHARE = 0.1  # of the time waited: the end of the last task may be noticed so much later
+OTHERS_SECONDS = 1.0  # for another worker to take the trigger
 NO_ROOM_SECONDS = 5.0
 PUT_OFF_MOST_SECONDS = max(RETRY_SECONDS[1], PATIENCE_SECONDS[1])
-AHEAD_SECONDS = 5.0  # two clocks that are right may differ by so much
+AHEAD_SECONDS = 5.0  # two correct clocks may differ by so much
 TASKS_A_CHANGE = 100
-LOOK_MAX = 1_000  # fire times: those before are not even counted
+LOOK_MAX = 1_000  # fire times; older ones are not even counted
 
 NOT_DECLARED = "no longer declared in code"
 
@@ -56,29 +56,29 @@ C = TriggerCommand
 
 
 class DueFireTimes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The fire times that a look has to answer for."""
+    """The due fire times that a scheduler decides about."""
 
-    times: tuple[float, ...]  # that make a task now, oldest first
-    answered: float  # up to here, with a task or without
-    missed: int  # of those answered for
+    times: tuple[float, ...]  # those that make a task now, oldest first
+    answered: float  # the last fire time that is decided, with a task or without
+    missed: int  # decided fire times without a task
     newest: float
     count: int  # up to the newest
 
 
 def due(trigger: Trigger, *, now: float) -> DueFireTimes:
-    """``now``: when it was handed out, by the clock that found it due."""
+    """Return the due fire times; ``now``: when it was claimed, by the clock that found it due."""
     first = _fire_time(trigger)
     now = max(now, first)  # a store may keep its times in coarser steps
     limit = max(LOOK_MAX, trigger.catch_up_max)
-    # None: the zone has new rules, and the time that it waited for is none any more.
-    found = times.latest(trigger.schedule, first, now, limit)
-    wanted = _times_to_fire(trigger, found, now)
+    # Empty: the zone has new rules, and the time that it waited for no longer exists.
+    due_times = times.latest(trigger.schedule, first, now, limit)
+    wanted = _times_to_fire(trigger, due_times, now)
     chosen = wanted[: TASKS_A_CHANGE if trigger.overlap is Overlap.ALLOW else 1]
-    newest = found[-1] if found else first
+    newest = due_times[-1] if due_times else first
     answered = newest if len(chosen) == len(wanted) else chosen[-1]
-    missed = sum(at <= answered for at in found) - len(chosen)
+    missed = sum(at <= answered for at in due_times) - len(chosen)
     return DueFireTimes(
-        times=tuple(chosen), answered=answered, missed=missed, newest=newest, count=len(found)
+        times=tuple(chosen), answered=answered, missed=missed, newest=newest, count=len(due_times)
     )
 
 
@@ -101,8 +101,7 @@ def fire(
     now: float,
     chance: float,
 ) -> TriggerChange:
-    """Insert the tasks and move the trigger to its next time or its end, in one step. ``chance``:
-    0..1."""
+    """Insert the tasks and move the trigger to its next time or end. ``chance`` in [0, 1)."""
     made: dict[str, Any] = {
         "fired": trigger.fired + len(submissions),
         "missed": trigger.missed + due.missed,
@@ -122,7 +121,7 @@ def fire(
 def skip_overlap(
     trigger: Trigger, due: DueFireTimes, *, now: float, chance: float
 ) -> TriggerChange:
-    """Skip all that is due, as the trigger's last task still waits or runs."""
+    """Skip all due fire times, as the trigger's last task still waits or runs."""
     missed = trigger.missed + due.count
     why = "at its time its last task still waited or ran"
     after = _onward(trigger, due.newest, why, now=now, chance=chance, missed=missed)
@@ -130,7 +129,7 @@ def skip_overlap(
 
 
 def queue_overlap(trigger: Trigger, *, now: float) -> TriggerChange:
-    """Keep the fire time; when the last task has ended, the misfire policy says what is made."""
+    """Keep the fire time until the last task has ended; then the misfire policy decides."""
     waited = now - _fire_time(trigger)
     seconds = patience(waited * QUEUE_SHARE)
     return put_off(trigger, seconds, "its last task still waits or runs", now=now)
@@ -144,7 +143,7 @@ def put_off(
     now: float,
     unknown_since: float | None = None,
 ) -> TriggerChange:
-    """Nobody's fault, so nothing is counted; and whoever writes this has come to an end."""
+    """Look at the trigger again later. It is nobody's fault, so nothing is counted."""
     changes = {
         "trigger_at": now + seconds,
         "reason": reason,
@@ -155,9 +154,9 @@ def put_off(
 
 
 def is_ahead(trigger: Trigger, *, now: float) -> bool:
-    """Does it wait for a time that only a clock can have chosen that was ahead?
+    """Return whether the trigger waits for a time that a clock ahead of ours must have chosen.
 
-    Its fire time passes over an earlier one, or it was put off for longer than anyone does."""
+    Its fire time skips an earlier one, or it was put off for longer than any rule does."""
     if trigger.fire_time is None or trigger.trigger_at is None:
         return False
     first = times.next_after(trigger.schedule, now)
@@ -168,8 +167,8 @@ def is_ahead(trigger: Trigger, *, now: float) -> bool:
 
 
 def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
-    """Let it wait for its next time from now on. Times that it has fired for already keep their
-    tasks: when they come, the keys of those tasks are known."""
+    """Let the trigger wait for its next time from now on. It makes no second task for a time that
+    it has fired for: the keys of those tasks are known."""
     fire_time = _fire_time(trigger)
     first = times.next_after(trigger.schedule, now)
     changes: dict[str, Any] = {"trigger_at": now, "reason": None}
@@ -180,27 +179,26 @@ def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
 
 
 def give_back(trigger: Trigger, *, now: float) -> TriggerChange:
-    """Return the trigger as it was before it was handed out."""
+    """Return the trigger as it was before it was claimed."""
     return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now))
 
 
 def retry_or_suspend(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
     count = trigger.retry_count + 1
     if count >= RETRY_LIMIT:
-        return suspend(trigger, f"it could not be fired {count} times in a row: {error}", now=now)
+        return suspend(trigger, f"firing failed {count} times in a row: {error}", now=now)
     delay = doubled_seconds(RETRY_SECONDS, trigger.retry_count)
     changes = {"trigger_at": now + delay, "reason": error, "retry_count": count}
     return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now, **changes))
 
 
 def suspend_after_lapses(trigger: Trigger, *, now: float) -> TriggerChange | None:
-    """Suspend a trigger whose holders did not come to an end, again and again: a person must
-    look."""
+    """Suspend a trigger whose leases have lapsed too often, for a person to look at."""
     if trigger.retry_count < RETRY_LIMIT:
         return None
-    said = f": {trigger.reason}" if trigger.reason else ""
+    why = f": {trigger.reason}" if trigger.reason else ""
     count = trigger.retry_count
-    return suspend(trigger, f"{count} times in a row its firing came to no end{said}", now=now)
+    return suspend(trigger, f"{count} times in a row its firing did not end{why}", now=now)
 
 
 def put_off_unknown(
@@ -208,18 +206,18 @@ def put_off_unknown(
 ) -> TriggerChange:
     """Put off a trigger whose type is not declared here; ``served``: a live worker knows it.
 
-    One that code declared has gone from the code together with its type. Should it come back, the
-    time that it owes is known by ``unknown_since`` (see `definition.redefine`).
+    A declared trigger has left the code together with its type. If it comes back, ``unknown_since``
+    shows the time that it owes (see `definition.redefine`).
     """
     if served:
         return put_off(trigger, OTHERS_SECONDS, "left to a worker that knows its type", now=now)
     since = now if trigger.unknown_since is None else trigger.unknown_since
-    waited, said = now - since, f"no worker knows the task type {trigger.target!r}"
+    waited, why = now - since, f"no worker knows the task type {trigger.target!r}"
     if waited >= limit_seconds and trigger.declared:
         return drop(trigger, now=now, request=_request(trigger), unknown_since=since)
     if waited >= limit_seconds:
-        return suspend(trigger, f"{said}, for {format_duration(waited)} now", now=now)
-    return put_off(trigger, patience(waited), said, now=now, unknown_since=since)
+        return suspend(trigger, f"{why}, for {format_duration(waited)} now", now=now)
+    return put_off(trigger, patience(waited), why, now=now, unknown_since=since)
 
 
 def suspend(trigger: Trigger, reason: str, *, now: float) -> TriggerChange:
@@ -230,7 +228,7 @@ def suspend(trigger: Trigger, reason: str, *, now: float) -> TriggerChange:
 def drop(
     trigger: Trigger, *, now: float, request: str, unknown_since: float | None = None
 ) -> TriggerChange:
-    """The code does not declare it any more. One that a person cancelled was kept only for that."""
+    """End a trigger that the code no longer declares; a cancelled one was kept only until then."""
     end = {"ended_at": now, "reason": NOT_DECLARED, "unknown_since": unknown_since}
     if trigger.status in UNFINISHED:
         after = _next_version(trigger, C.CANCEL, now=now, request=request, **_ENDED | end)
@@ -241,16 +239,17 @@ def drop(
     return TriggerChange(before=trigger, after=after)
 
 
-# What a person may ask for.
+# The commands of a person.
 
 
 def fire_now(
     trigger: Trigger, ask: OperatorRequest, submission: Submission, *, ended_task: str | None = None
 ) -> TriggerChange:
-    """One task more, whatever its policies say; its times stay. What fires once has fired then.
+    """Make one more task, whatever the policies say; fire times stay. A trigger that fires once
+    ends then.
 
-    ``ended_task``: one that is known to have ended. Where tasks must not overlap, its next time
-    waits for the older one that still runs, not for this."""
+    ``ended_task``: a task that is known to have ended. Where tasks must not overlap, the next fire
+    time waits for the older task that still runs, not for this one."""
     MACHINE.step(trigger.status, C.FIRE)
     changes: dict[str, Any] = {"fired": trigger.fired + 1, "last_fire_time": ask.now}
     if trigger.overlap is Overlap.ALLOW or trigger.last_task in (None, ended_task):
@@ -268,13 +267,13 @@ def pause(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
 
 
 def resume(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
-    """The misfire policy says what becomes of the fire times that passed meanwhile."""
+    """Resume the trigger; the misfire policy decides about the fire times that passed."""
     changes: dict[str, Any] = {"retry_count": 0, "unknown_since": None, "reason": None}
     return _by_person(trigger, C.RESUME, ask, trigger_at=trigger.fire_time, **changes)
 
 
 def cancel(trigger: Trigger, ask: OperatorRequest) -> TriggerChange:
-    """One that is declared in code is kept for as long as it is: else it would come back."""
+    """Cancel the trigger; a declared one is kept while the code declares it, or it would return."""
     ended_at = None if trigger.declared else ask.now
     changes = _ENDED | {"ended_at": ended_at, "reason": ask.by.reason or None}
     return _by_person(trigger, C.CANCEL, ask, **changes)
@@ -285,24 +284,23 @@ def refusal(trigger: Trigger, command: TriggerCommand, ask: OperatorRequest, cod
     return ask.audit(f"trigger:{trigger.id}", command, status, status, refused=code)
 
 
-# Keys, and times of looks.
+# Keys, and the times at which a scheduler looks.
 
 
 def key(trigger: Trigger, fire_time: float) -> str:
-    """Return the key of the task that answers for this fire time; there is only one."""
+    """Return the key of the one task for this fire time."""
     return f"{trigger.id}@{_iso_time(fire_time)}"
 
 
 def key_now(trigger: Trigger, ask: OperatorRequest) -> str:
-    """Return the key of a task that a person asked for: the same when the request is decided
-    anew."""
+    """Return the key of a task that a person asked for; a repeated request has the same key."""
     at = datetime.fromtimestamp(ask.now, UTC).isoformat(timespec="milliseconds")
     return f"{trigger.id}@{at.removesuffix('+00:00')}Z+{ask.request[-8:]}"
 
 
 def look_at(schedule: Schedule, fire_time: float, jitter_seconds: float, chance: float) -> float:
-    """The fire time and some jitter: at most half-way to the next one, so that a look that comes
-    a little late does not meet two."""
+    """Return the fire time plus jitter, at most half-way to the next one, so that a scheduler that
+    is a little late does not find two due."""
     if jitter_seconds <= 0:
         return fire_time
     following = times.next_after(schedule, fire_time)
@@ -311,7 +309,7 @@ def look_at(schedule: Schedule, fire_time: float, jitter_seconds: float, chance:
 
 
 def patience(waited_seconds: float) -> float:
-    """Once more the time that it has waited already, within bounds."""
+    """Return as long a wait as before, within bounds."""
     least, most = PATIENCE_SECONDS
     return min(most, max(least, waited_seconds))
 
@@ -334,7 +332,7 @@ def _fire_time(trigger: Trigger) -> float:
 def _onward(
     trigger: Trigger, answered: float, why: str, *, now: float, chance: float, **changes: Any
 ) -> Trigger:
-    """``why``: the reason, should this have been its last time."""
+    """Return the trigger at its next fire time, or ended with the reason ``why``."""
     changes |= {"retry_count": 0, "unknown_since": None}
     later = times.next_after(trigger.schedule, answered)
     if later is None:
@@ -352,7 +350,7 @@ def _by_holder(trigger: Trigger, command: TriggerCommand, *, now: float, **chang
 
 
 def _request(trigger: Trigger) -> str:
-    """One holder writes once per version, so this names the write and a resend of it."""
+    """Return the id of a holder's write; a holder writes once per version."""
     return f"{trigger.owner}:{trigger.version}"
 
 

@@ -1,7 +1,7 @@
-"""Schedules: once, at an interval, or by cron in a time zone. No clock in here.
+"""Schedules: once, at an interval, or by cron in a time zone. Times are arguments.
 
-An interval counts real seconds and knows no zone. A cron follows the clock on the wall of its zone;
-what it does when that clock is set forward or back is told on top of `cron.py`.
+An interval counts real seconds and knows no zone. A cron follows the local time of its zone; the
+head of `cron.py` says what it does when that time is set forward or back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Once(Struct, frozen=True, kw_only=True, gc=False, tag="once", tag_field="k
 
 
 class Every(Struct, frozen=True, kw_only=True, gc=False, tag="interval", tag_field="kind"):
-    """Fires at ``start + n * seconds``, n = 0, 1, 2, …"""
+    """A schedule that fires at ``start + n * seconds``, n = 0, 1, 2, …"""
 
     seconds: Annotated[float, Meta(ge=_SHORTEST_SECONDS)]
     start: Moment
@@ -65,7 +65,7 @@ def cron(expression: str, *, tz: str = "UTC", now: float) -> Cron:
 
 
 def next_after(schedule: Schedule, after: float) -> float | None:
-    """The first fire time strictly later than ``after``."""
+    """Return the first fire time strictly later than ``after``."""
     match schedule:
         case Once(at=at):
             return at if at > after else None
@@ -76,7 +76,7 @@ def next_after(schedule: Schedule, after: float) -> float | None:
 
 
 def upcoming(schedule: Schedule, after: float, count: int) -> list[float]:
-    """The next ``count`` fire times, fewer when it ends before."""
+    """Return the next ``count`` fire times, or fewer when the schedule ends before."""
     found: list[float] = []
     while len(found) < count and (later := next_after(schedule, after)) is not None:
         found.append(later)
@@ -85,7 +85,7 @@ def upcoming(schedule: Schedule, after: float, count: int) -> list[float]:
 
 
 def latest(schedule: Schedule, first: float, upto: float, limit: int) -> list[float]:
-    """The newest ``limit`` fire times within [first, upto], ascending.
+    """Return the newest ``limit`` fire times within [first, upto], ascending.
 
     The work grows with ``limit``, not with the number of fire times before those.
     """

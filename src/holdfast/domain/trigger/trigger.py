@@ -1,8 +1,8 @@
-"""A trigger: the record, its states as a table, and what is written when it changes.
+"""A trigger: its record, its states as a table, and the changes that a store writes.
 
-The lease of a trigger is its version: handing it out raises it, so whoever was slow, froze or lost
-its lease writes against a version that is gone. Nothing but a change that names the fire times it
-answers for can make a task, and the same change moves the trigger on.
+The lease of a trigger is its version: a claim raises it, so a scheduler that was slow, froze or
+lost its lease writes against a version that is gone. Only a change that moves the trigger past its
+fire times can make their tasks, in the same step.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ S, C = TriggerStatus, TriggerCommand
 TABLE: Mapping[TriggerStatus, Mapping[TriggerCommand, TriggerStatus]] = {
     S.PENDING: {
         C.LEASE: S.PROCESSING,
-        C.FIRE: S.PENDING,  # once more, now; its times stay as they are
+        C.FIRE: S.PENDING,  # one more task now; the fire times stay as they are
         C.FINISH: S.COMPLETED,
         C.PAUSE: S.PAUSED,
         C.CANCEL: S.CANCELLED,
     },
     S.PROCESSING: {
-        C.LEASE: S.PROCESSING,  # taken over
+        C.LEASE: S.PROCESSING,  # a take-over
         C.MOVE_ON: S.PENDING,
         C.FINISH: S.COMPLETED,
         C.PUT_OFF: S.PENDING,
@@ -86,12 +86,12 @@ ASKED = frozenset({C.FIRE, C.PAUSE, C.RESUME, C.CANCEL})
 MACHINE = Machine(TABLE, TriggerCommand, asked=ASKED)
 
 LEASE = {status: row[C.LEASE] for status, row in TABLE.items() if C.LEASE in row}
-PENDING = frozenset({S.PENDING, S.PROCESSING})  # to be found by those who wait for times
+PENDING = frozenset({S.PENDING, S.PROCESSING})  # `find_all_pending` returns these
 UNFINISHED = frozenset(TriggerStatus) - {S.COMPLETED, S.CANCELLED}
 
 
 class Misfire(StrEnum):
-    """The treatment of fire times that nobody was there for."""
+    """The treatment of fire times that passed while no worker was running."""
 
     ONCE = "once"  # one task for all of them
     SKIP = "skip"
@@ -103,7 +103,7 @@ class Overlap(StrEnum):
 
     ALLOW = "allow"
     SKIP = "skip"
-    QUEUE = "queue"  # it waits until that one has ended
+    QUEUE = "queue"  # the fire time waits until that task has ended
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -120,7 +120,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     grace_seconds: float = GRACE_SECONDS
     overlap: Overlap = Overlap.ALLOW
     jitter_seconds: float = 0.0
-    declared: bool = False  # in code, not by a call
+    declared: bool = False  # defined in code, not by a call
     keep_seconds: float = KEEP_SECONDS
 
 
@@ -129,19 +129,19 @@ class Trigger(Definition, frozen=True, kw_only=True, gc=False):
     created_at: float
     status: TriggerStatus = TriggerStatus.PENDING
     version: int = 0  # 0: not saved yet
-    fire_time: float | None  # the next that it has to answer for
+    fire_time: float | None  # the next one that needs a decision
     trigger_at: float | None  # when to look at it: the fire time with its jitter, or later
     updated_at: float
     ended_at: float | None = None
     retry_count: int = 0  # failed tries in a row at this fire time
-    unknown_since: float | None = None  # when its type was first met without being known
+    unknown_since: float | None = None  # when a worker first did not know its type
     last_fire_time: float | None = None
     last_task: str | None = None
-    fired: int = 0  # fire times with a task; one that came again with the clock counts again
-    missed: int = 0  # fire times, at least, that made none
+    fired: int = 0  # fire times with a task; if the clock is set back, some count twice
+    missed: int = 0  # fire times without a task, at least
     reason: str | None = None  # why it rests, was put off or ended
-    request: str = ""  # that wrote this version
-    asked: str = ""  # the last request of a person: if its answer was lost, it is known again
+    request: str = ""  # the one that wrote this version
+    asked: str = ""  # the last request of a person, so that a repeat of it is recognised
 
     # The store's own, while a scheduler has it.
     owner: str | None = None
@@ -160,12 +160,13 @@ class TriggerWrite(StrEnum):
     """The way in which a change is written."""
 
     COMPARE = "compare"  # to the version that was read, else it is stale
-    SAVE = "save"  # over whatever is there, as its next version
+    SAVE = "save"  # over any stored version, as the next one
     REMOVE = "remove"  # the record is deleted, whatever its version
 
 
 class TriggerChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One write, whole or not at all, to the version that was read; its tasks go in with it.
+    """One write, which a store makes completely or not at all, to the version that was read. The
+    store inserts its tasks in the same step.
 
     Version 0 was never saved: it is written only if there is no trigger of that id."""
 
@@ -178,7 +179,7 @@ class TriggerChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Changed(msgspec.Struct, frozen=True, gc=False):
-    """``tasks``: one answer for each submission; its key may have been used before."""
+    """Written. ``tasks``: one answer for each submission; its key may have been used before."""
 
     trigger: Trigger
     tasks: tuple[Insertion, ...] = ()
@@ -206,8 +207,8 @@ TriggerOutcome = Changed | TriggerStale | Overlapping | NoRoom
 
 
 def with_last_task(change: TriggerChange, answers: Sequence[Insertion]) -> Trigger:
-    """The record to write, once its tasks are in. If the key of its last one was used before, there
-    is no task of the id that was made for it: the one that has the key is the last."""
+    """Return the record to write when its tasks are inserted. If the key of the last one was used
+    before, the task that has the key is the last task."""
     after = change.after
     if not answers or after.last_task != change.submissions[-1].task.id:
         return after
