@@ -13,7 +13,7 @@ from holdfast.domain.task.retry import Retry
 from holdfast.domain.trigger.trigger import Definition
 from holdfast.encoding.codec import Codec
 
-INTERNAL = notification.OWN  # what the names of the engine's own task types begin with
+INTERNAL = notification.OWN  # the prefix of the engine's own task types
 OWN_QUEUES = (bulk.QUEUE, notification.QUEUE)
 
 
@@ -27,12 +27,10 @@ class StageDef:
     timeout_seconds: float
     result: Codec[Any]
     undo: UndoDef | None = None
-    read_as: Codec[Any] | None = (
-        None  # the last stage's result, where its workflow has another type
-    )
+    read_as: Codec[Any] | None = None  # of a last stage, if its workflow has another result type
 
     def encode_result(self, value: Any) -> bytes:
-        """Encode a result; refuse one that its readers would not get as it is."""
+        """Encode a result; refuse one that its readers would not get unchanged."""
         body = self.result.encode(value)
         if self.read_as is not None:
             self.read_as.check_copy(value, body, what=self.result.what)
@@ -56,9 +54,9 @@ class TaskType:
     workflow: bool
     keep_seconds: float
     checkpoints: Policy = DEFAULT
-    effects_namespace: str | None = None  # effects="key": what its keys are unique in
+    effects_namespace: str | None = None  # effects="key": the scope in which keys are unique
     stages: list[StageDef] = field(default_factory=list)
-    stage_names: tuple[str, ...] = ()  # of ``stages``, as every task carries them
+    stage_names: tuple[str, ...] = ()  # of ``stages``, as in every task
 
     def add(self, stage: StageDef) -> None:
         stage.name = names.check("stage", stage.name)
@@ -128,7 +126,7 @@ class Registry:
         declared.name = names.check("task type", declared.name)
         if declared.name.startswith(INTERNAL):
             raise DeclarationError(
-                f"{declared.name!r}: names from {INTERNAL!r} on are the engine's"
+                f"{declared.name!r}: names that begin with {INTERNAL!r} are the engine's"
             )
         if declared.queue in OWN_QUEUES:
             raise DeclarationError(f"{declared.name}: queue {declared.queue!r} is the engine's")
@@ -159,7 +157,7 @@ class Registry:
         return self._types.get(name) or self._types.get(names.normalise(name))
 
     def names(self) -> tuple[str, ...]:
-        """Return the types that users have declared."""
+        """Return the names of the types that users have declared."""
         return tuple(name for name in self._types if not name.startswith(INTERNAL))
 
     def own_queues(self) -> tuple[str, ...]:
@@ -168,7 +166,7 @@ class Registry:
         return tuple(kind.queue for kind in types)
 
     def runnable_types(self) -> tuple[str, ...]:
-        """Return the types that a worker can run, with the engine's own."""
+        """Return the names of all types that a worker can run, with the engine's own."""
         return tuple(self._types)
 
     def check(self) -> None:

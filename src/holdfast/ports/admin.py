@@ -17,16 +17,16 @@ class Kept(StrEnum):
     """The kinds of records that can be cleaned up by age."""
 
     TASKS = "tasks"  # settled ones, with all that belongs to them
-    TRIGGERS = "triggers"  # that have ended
+    TRIGGERS = "triggers"  # ended ones
     PLANS = "plans"  # settled ones
     CHECKPOINTS = "checkpoints"  # of settled tasks
     TOMBSTONES = "tombstones"
     AUDIT = "audit"
-    WORKERS = "workers"  # that were not seen any more
+    WORKERS = "workers"  # those that are gone
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that does not agree (see `doctor`)."""
+    """A contradiction in the store, found by `doctor`."""
 
     invariant: str  # "I11"
     task_id: str | None
@@ -35,8 +35,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of the store that decides what a crash may cost, looked at when it is opened, and
-    when somebody asks."""
+    """A setting of the store that decides what a crash may cost, checked at the start and later."""
 
     name: str  # "persistence"
     good: bool
@@ -53,8 +52,8 @@ class AdminStore(Protocol):
         dry_run: bool,
         ignore_keep: bool = False,
     ) -> int:
-        """Delete what ended longer ago than that; tasks, triggers and plans keep at least their
-        own ``keep_seconds``, unless ``ignore_keep``."""
+        """Delete records that ended longer ago and return how many. Tasks, triggers and plans are
+        kept for at least their own ``keep_seconds``, unless ``ignore_keep``."""
 
     async def doctor(
         self,
@@ -64,44 +63,43 @@ class AdminStore(Protocol):
         seen: Callable[[int], None] | None = None,
         every_seconds: float | None = None,
     ) -> Sequence[Finding]:
-        """Compare everything. ``seen`` is told, from any thread, how many tasks were compared.
+        """Compare all records. ``seen`` gets the number of compared tasks, from any thread.
 
-        With ``every_seconds`` only what could have parted without a defect of ours is compared,
-        and only if nobody has within that time: workers ask for it again and again."""
+        With ``every_seconds``, compare only what can differ without a defect of ours, and only if
+        nobody has done so within that time: workers call this again and again."""
 
     async def checks(self) -> Sequence[Check]:
-        """Check the store's settings again; ``durable`` is then as they are now."""
+        """Check the store's settings again, and update ``durable``."""
 
     async def audit(self, entry: Audit) -> None:
-        """Write down a refusal, or what was done beside the tasks. What is done to a task, a plan
-        or a trigger is written with it."""
+        """Record a refusal, or an action that changes no task, plan or trigger. A change of these
+        is recorded with the change."""
 
     async def seal(self, *, limit: int) -> int:
-        """Take written entries into the chain of audits and return how many. A store that writes
-        them there at once has nothing to do."""
+        """Add recorded entries to the audit chain and return how many. A store that adds them at
+        once has nothing to do."""
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]: ...
 
     async def chain(self, *, after: int = 0, limit: int) -> Chain:
-        """Return the links behind that number, the oldest first."""
+        """Return the links after that number, the oldest first."""
 
     async def set_switch(
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
-        """Switch something off, or on again. False: it stood so already; it is written down all
-        the same.
+        """Switch something off, or on again. False: it already was; it is audited all the same.
 
-        While a tenant's HOLD is off, ``tasks.claim`` passes its task over, wherever it would come
-        from. ``until`` ends a hold: from then on it forbids nothing, another may take its place,
-        and to set it back answers False. With ``on`` only a hold that ended then is set back; if
-        it is another one, or not over by the store's clock, nothing is done or written down.
+        While a tenant's HOLD is off, ``tasks.claim`` skips its task, whatever place it comes from.
+        ``until`` ends a hold: from then on it forbids nothing, another hold may replace it, and to
+        set it back answers False. With ``on``, ``until`` names the hold to set back: if there is
+        another one, or it is not over by the store's clock, nothing is done or audited.
 
         While the INTAKE of a queue is off, ``tasks.insert`` answers Shut, unless the key is known,
-        and ``triggers.apply`` NoRoom. While its CLAIMING is off, ``tasks.claim`` passes it by;
-        switched on again, it signals READY. ``tasks.leave`` sets the worker's DRAIN back."""
+        and ``triggers.apply`` answers NoRoom. While its CLAIMING is off, ``tasks.claim`` skips the
+        queue; switching it on signals READY. ``tasks.leave`` sets the worker's DRAIN back."""
 
     async def switches(self) -> Sequence[SwitchSetting]:
-        """Return what is switched off."""
+        """Return the settings of all switches that are off."""
 
     async def observe(self, batch: Sequence[Timings]) -> None:
-        """Add to what was counted before. A repeat counts twice: these are for looking at."""
+        """Add timings to the stored ones. A repeat counts twice, as these are only shown."""

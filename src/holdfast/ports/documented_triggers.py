@@ -18,7 +18,7 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.ports.store import Store
 from holdfast.ports.triggers import TriggerPage
 
-NO_TASKS = 0  # the depth limit of a change that makes none
+NO_TASKS = 0  # the depth limit of a change without tasks
 
 
 class DocumentedTriggers:
@@ -31,7 +31,7 @@ class DocumentedTriggers:
         self.apply = triggers.apply
 
     async def save(self, trigger: Trigger) -> Trigger:
-        """Write a trigger over whatever was there; return it with its id and next version."""
+        """Write a trigger over any stored one; return it with its id and next version."""
         if not trigger.id:
             new_id = self._store.trigger_id(uuid4().hex, tenant=trigger.tenant)
             trigger = replace(trigger, id=new_id)
@@ -56,16 +56,16 @@ class DocumentedTriggers:
         return isinstance(outcome, Changed)
 
     async def find_due(self, upto: float, *, limit: int = 100) -> Sequence[Trigger]:
-        """Return those with ``trigger_at`` ≤ ``upto`` that nobody works on, the earliest first."""
+        """Return free triggers with ``trigger_at`` ≤ ``upto``, the earliest first."""
         return list((await self.find_all(due_by=upto, limit=limit)).triggers)
 
     async def find_all_pending(self, *, limit: int = 100, cursor: str | None = None) -> TriggerPage:
-        """Return a page of those that wait for a time or are worked on."""
+        """Return a page of triggers that wait for a time or that a scheduler has."""
         return await self.find_all(statuses=tuple(PENDING), limit=limit, cursor=cursor)
 
     async def acquire_lease(
         self, trigger_id: str, owner: str, *, lease_seconds: float = 30.0
     ) -> Trigger | None:
-        """Lease one trigger; None: it is somebody else's, or it waits for no time."""
+        """Lease one trigger; None: another owner has it, or it waits for no time."""
         handed_out = await self.claim(owner, trigger_id=trigger_id, lease_seconds=lease_seconds)
         return next(iter(handed_out.triggers), None)

@@ -12,13 +12,13 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 
-# The upper ends of the spans in which stages' times are counted; the last one has no end.
+# The upper bounds of the spans in which durations of stages are counted; the last has none.
 BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
     """The number of tasks of a type and queue that went from one status to another, and how long
-    they had dwelt in the first. Without type and queue: from before these were counted apart."""
+    they had been in the first. Older counts have no type and queue."""
 
     before: Status
     after: Status
@@ -29,7 +29,7 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """The duration of a stage's calls: how many in each span of BUCKETS, and in all."""
+    """The durations of a stage's calls: their number in each span of BUCKETS, and their sum."""
 
     type: str
     stage: str
@@ -42,14 +42,14 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.counts)
 
     def plus(self, other: Timings) -> Timings:
-        """Return both together; they are of one stage and outcome."""
+        """Return the sum of two timings of one stage and outcome."""
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
         total = self.total_seconds + other.total_seconds
         return msgspec.structs.replace(self, counts=counts, total_seconds=total)
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Suspended tasks of one cause."""
+    """Suspended tasks whose failures have the same cause."""
 
     fingerprint: str
     count: int
@@ -57,7 +57,7 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Awaited(StrEnum):
-    """The things that any live worker moves when their time has come, and nobody else."""
+    """The kinds of records that only a live worker moves when their time has come."""
 
     LEASE = "lease"  # of a task: its end
     TASK = "task"  # that waits for a time
@@ -66,8 +66,7 @@ class Awaited(StrEnum):
 
 
 def late(waits: Mapping[Awaited, float | None]) -> Mapping[Awaited, float]:
-    """Return the things whose time has come, and how long ago. ``waits``: the seconds until
-    then."""
+    """Return how long each kind is past its time, if it is. ``waits``: the seconds until then."""
     past = {kind: round(-wait, 3) for kind, wait in waits.items() if wait is not None}
     return {kind: seconds for kind, seconds in past.items() if seconds > 0}
 
@@ -77,16 +76,16 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     by_queue: Mapping[str, Mapping[Place, int]]
     moves: tuple[Moves, ...]
     refused: Mapping[str, int]  # "STATUS command" → how often
-    heads: Mapping[str, Task]  # the ready task that each queue would hand out next
+    heads: Mapping[str, Task]  # the ready task that is next in each queue
     now: float  # by the store's clock, which judges leases and due times
     checkpoints: int = 0  # of tasks that have not settled
-    locks: int = 0  # tenants' locks that are held
+    locks: int = 0  # tenants that are locked
     timings: tuple[Timings, ...] = ()
-    late_seconds: Mapping[Awaited, float] = {}  # for how long the first of each is past its time
+    late_seconds: Mapping[Awaited, float] = {}  # how long the first of each is past its time
 
     @property
     def transitions(self) -> tuple[Moves, ...]:
-        """The moves of all queues and types together."""
+        """Return the moves of all queues and types together."""
         counts: Counter[tuple[Status, Status]] = Counter()
         dwelt: defaultdict[tuple[Status, Status], float] = defaultdict(float)
         for move in self.moves:

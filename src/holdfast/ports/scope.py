@@ -1,6 +1,6 @@
-"""The scope tells which stage runs here: set around each call of a user's function.
+"""The scope says which stage runs here; the worker sets it around each call of a stage function.
 
-A context variable, so it goes along into the tasks and threads that the function starts.
+It is a context variable, so the tasks and threads that the function starts inherit it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
     stage: str
 
     def fields(self) -> dict[str, str | int]:
-        """Return the fields as logs have them; those that the task lacks are left out."""
+        """Return the fields for a log line, without those that the task lacks."""
         task = self.record
-        told: dict[str, str | int | None] = {
+        fields: dict[str, str | int | None] = {
             "task": task.id,
             "type": task.type,
             "stage": self.stage,
@@ -28,7 +28,7 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
             "tenant": task.tenant,
             "trace": shown_trace(task.trace_id),
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 current: ContextVar[Scope | None] = ContextVar("holdfast_scope", default=None)

@@ -16,9 +16,9 @@ from holdfast.ports.views import ViewStore
 
 
 class Topic(StrEnum):
-    READY = "ready"  # something may be there to claim, or be due sooner than was known
+    READY = "ready"  # a task may be there to claim, or be due sooner than was known
     RESTED = "rested"  # a task has settled or been parked
-    DUE = "due"  # a trigger or a plan may have to be looked at sooner than was known
+    DUE = "due"  # a trigger or a plan may need a look sooner than was known
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,16 +30,15 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 class FileStore(Protocol):
     async def backup(self, target: str | os.PathLike[str]) -> Copy:
-        """Copy the store as it is now into a new file, while everything goes on."""
+        """Copy the store as it is now into a new file, while work goes on."""
 
 
 class Store(Protocol):
-    url: str  # how to reach it, without secrets
+    url: str  # the address, without secrets
 
     @property
     def durable(self) -> bool:
-        """Return whether an answered write outlives a crash, as the last check of settings found
-        it."""
+        """Return whether an answered write outlives a crash, by the last check of settings."""
 
     @property
     def tasks(self) -> TaskStore: ...
@@ -58,26 +57,26 @@ class Store(Protocol):
 
     @property
     def file(self) -> FileStore | None:
-        """The file that is the store, if it is one: it can be copied."""
+        """Return the store as a file that can be copied; None: it is no file."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def detach(self) -> None:
-        """Let go of the loop that calls, which will not use the store again; others still may."""
+        """Release the calling event loop, which does not use the store again; others still may."""
 
     def partitioned_id(self, name: str, *, tenant: str | None, key: str | None) -> str:
-        """Return the id for a new task under which the store finds it again by the id alone."""
+        """Return an id for a new task by which alone the store finds the task."""
 
     def colocated_id(self, name: str, *, task_id: str = "", plan_id: str = "") -> str:
-        """Return the id for a new task that is to live where that task or plan does."""
+        """Return an id for a new task in the same partition as that task or plan."""
 
     def trigger_id(self, name: str, *, tenant: str | None) -> str:
-        """Return the id under which the store finds a trigger by the id alone; an id is its own."""
+        """Return an id by which alone the store finds a trigger; an id stays as it is."""
 
     def ticket(self, topic: Topic) -> int:
-        """Return a ticket, taken before a read; ``wait`` with it misses nothing that came after."""
+        """Return a ticket to take before a read; ``wait`` with it misses no later signal."""
 
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
         """Wait until something of the topic may have changed since the ticket, or the timeout."""

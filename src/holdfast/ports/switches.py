@@ -11,9 +11,9 @@ from holdfast.domain.task.task import By
 
 class Switch(StrEnum):
     INTAKE = "intake"  # of a queue: submits are refused
-    CLAIMING = "claiming"  # of a queue: what waits in it is not handed out
-    DRAIN = "drain"  # of a worker: it finishes what it has, and ends
-    HOLD = "hold:tenant"  # of a tenant: nothing of it is handed out
+    CLAIMING = "claiming"  # of a queue: no worker claims its tasks
+    DRAIN = "drain"  # of a worker: it finishes or gives back its tasks, and exits
+    HOLD = "hold:tenant"  # of a tenant: no worker claims its tasks
 
 
 OF_QUEUES = frozenset({Switch.INTAKE, Switch.CLAIMING})
@@ -24,8 +24,8 @@ class SwitchSetting(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # the queue's, the worker's or the tenant's
     by: By
     at: float
-    until: float | None = None  # of a hold: it is over then, and the next worker's look removes it
+    until: float | None = None  # of a hold: its end; later a worker removes the setting
 
     def stands(self, now: float) -> bool:
-        """Return whether it still forbids something: a hold ends by itself at its time."""
+        """Return whether the switch is still off: a hold ends by itself at its time."""
         return self.until is None or self.until > now

@@ -1,4 +1,4 @@
-"""Spans around submits and stages, for whatever keeps them; by default nothing does."""
+"""The interface for spans around submits and stages; by default there is no tracer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from holdfast.domain.task.task import Task
 class Span(Protocol):
     @property
     def traceparent(self) -> str | None:
-        """Return what a task carries so that its stages belong to this span; None: nothing to
-        carry."""
+        """Return the text in a task that links its stages to this span; None: there is none."""
 
     def tell(self, **facts: str | int) -> None:
-        """``task_id="…"`` becomes the attribute ``holdfast.task.id``."""
+        """Set attributes: ``task_id="…"`` becomes ``holdfast.task.id``."""
 
     def fail(self, error: str, message: str, traceback: str = "") -> None: ...
 
@@ -23,7 +22,7 @@ class Span(Protocol):
 class Tracer(Protocol):
     @property
     def on(self) -> bool:
-        """False: ask for no spans at all; that is how it costs nothing."""
+        """Return whether spans are wanted; without them, tracing costs nothing."""
 
     def submit(
         self, type: str, tenant: str | None, trace_id: str | None
@@ -31,13 +30,13 @@ class Tracer(Protocol):
         """Open a span below ``trace_id`` if that is a traceparent, else below the current one."""
 
     def fire(self, type: str, tenant: str | None, trigger: str) -> AbstractContextManager[Span]:
-        """The beginning of a trace: nobody asked."""
+        """Open the first span of a trace: a trigger has no caller."""
 
     def stage(self, task: Task, stage: str, *, undo: bool) -> AbstractContextManager[Span]:
-        """One call, below the span that the task carries."""
+        """Open a span for one call of a stage, below the span in the task."""
 
     def current_traceparent(self) -> str | None:
-        """The traceparent of the span that is current, for a task that is submitted later."""
+        """Return the traceparent of the current span, for a task that is submitted later."""
 
 
 class NoSpan:
@@ -51,19 +50,11 @@ class NoSpan:
 class NoTracer:
     on = False
 
-    def submit(
-        self, type: str, tenant: str | None, trace_id: str | None
-    ) -> AbstractContextManager[Span]:
-        del type, tenant, trace_id
+    def _open_no_span(self, *facts: object, **named: object) -> AbstractContextManager[Span]:
+        del facts, named
         return nullcontext(NoSpan())
 
-    def fire(self, type: str, tenant: str | None, trigger: str) -> AbstractContextManager[Span]:
-        del type, tenant, trigger
-        return nullcontext(NoSpan())
-
-    def stage(self, task: Task, stage: str, *, undo: bool) -> AbstractContextManager[Span]:
-        del task, stage, undo
-        return nullcontext(NoSpan())
+    submit = fire = stage = _open_no_span
 
     def current_traceparent(self) -> str | None:
         return None

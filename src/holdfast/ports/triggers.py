@@ -1,8 +1,8 @@
 """The trigger part of a store.
 
-Our stores keep triggers beside tasks, so that a change and the tasks it makes are one step. A user
-who keeps them in another database inserts the tasks first and then writes the change: the keys of
-the tasks name trigger and fire time, so that a repeat makes no second one.
+Our stores keep triggers beside tasks, so that a change and its tasks are written in one step. A
+user who keeps triggers in another database inserts the tasks first and then writes the change: the
+keys of the tasks contain the trigger and the fire time, so a repeat makes no second task.
 `holdfast.testing.contract.triggers` is the suite for both.
 """
 
@@ -18,7 +18,7 @@ from holdfast.domain.trigger.trigger import Trigger, TriggerChange, TriggerOutco
 
 class DueTriggers(msgspec.Struct, frozen=True, kw_only=True):
     triggers: tuple[Trigger, ...]
-    next_seconds: float | None  # until there is something to look at; None: nothing waits
+    next_seconds: float | None  # until the next trigger is due; None: none waits
 
 
 class TriggerPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,15 +43,14 @@ class TriggerStore(Protocol):
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
-        """Return a page in the order of ids; it may be short and still have a next one, since one
-        look is bounded.
+        """Return a page in the order of ids; a short page may have a next one, as each search is
+        bounded.
 
-        ``declared``: only those that code declares. There are few of them among many, and every
-        worker asks at its start: it must not cost a look at all the others.
+        ``declared``: only those that code declares. They are few among many, and every worker
+        asks at its start: the call must not read all the others.
 
-        ``due_by``: only those with ``trigger_at`` ≤ that time that nobody works on, the earliest
-        first, in one page; the other filters and the cursor do not count then. It costs
-        O(log N + k)."""
+        ``due_by``: only free triggers with ``trigger_at`` ≤ that time, the earliest first, in one
+        page; the other filters and the cursor do not count then. It costs O(log N + k)."""
 
     async def claim(
         self,
@@ -62,17 +61,16 @@ class TriggerStore(Protocol):
         limit: int = 100,
         lease_seconds: float = 30.0,
     ) -> DueTriggers:
-        """Hand out what is due by the store's wall clock (or by ``upto``), and what a lapsed lease
-        has left behind; that counts as a failed try.
+        """Lease the triggers that are due by the store's wall clock (or by ``upto``), and those of
+        lapsed leases; a lapsed lease counts as a failed attempt.
 
-        ``trigger_id``: only that one, whenever it is due, and again if it is its owner who asks;
-        not if it is somebody else's, or waits for no time."""
+        ``trigger_id``: only that one, whenever it is due, also if this owner has it already; not
+        if another owner has it, or it waits for no time."""
 
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int
     ) -> Sequence[TriggerOutcome]:
-        """Write each change with its tasks in one step. A repeat is answered as the first was.
+        """Write each change with its tasks in one step. A repeat gets the first answer.
 
         A change to version 0 makes a trigger where there is none; else it is stale. A change that
-        saves or removes compares no version (`TriggerWrite`); to remove what is not there is
-        stale."""
+        saves or removes compares no version (`TriggerWrite`); to remove a missing one is stale."""

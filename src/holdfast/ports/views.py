@@ -22,7 +22,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Peek(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The state of a task for callers that wait for its end. The tombstone answers, too."""
+    """The state of a task, for callers that wait for its end; a tombstone has it, too."""
 
     task_id: str
     status: Status
@@ -44,10 +44,10 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
 class TenantView(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
-    active: str | None  # the task that runs or rests unsettled, else the head of the line
+    active: str | None  # the task that runs or rests unsettled, else the first in line
     locked_by: str | None  # the task that holds the tenant's lock: the one that runs
     fence: int  # the last one given out for this tenant
-    waiting: int  # in the line behind the active task
+    waiting: int  # tasks in the line behind the active one
     line: tuple[str, ...] = ()  # the first ids of the line, as many as were asked for
 
 
@@ -76,7 +76,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Newest first. A page may be short and still have a next one: a look is bounded."""
+    """Tasks, the newest first. A short page may have a next one, as each search is bounded."""
 
     tasks: tuple[Task, ...]
     cursor: str | None
@@ -86,7 +86,7 @@ class ViewStore(Protocol):
     async def load(self, ids: Sequence[str]) -> Sequence[Task | None]: ...
 
     async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
-        """Return only how the tasks ended or stand; tombstones answer for deleted tasks."""
+        """Return only the states of tasks; a tombstone answers for a deleted task."""
 
     async def detail(self, task_id: str) -> Detail | None: ...
 

@@ -20,8 +20,7 @@ class Wait(Protocol):
 
 
 class WrappedStore:
-    """A store with some parts replaced; every other part is the wrapped store's own and costs no
-    frame."""
+    """A store with some parts replaced; every other part is that of the wrapped store itself."""
 
     def __init__(
         self,
