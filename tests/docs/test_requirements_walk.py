@@ -51,7 +51,7 @@ EMPTY = {  # in the roll-out, and in a moment that nobody can meet
 LEAST = {"holdfast ": 45, "cli ": 20, "GET ": 9, "new ": 4, "bad ": 4, "call ": 4}
 AFTER_ITS_END = "cli EXISTS "
 SAYS = {  # in this row, to this command: what the row promises, at the latest after a while
-    ("3.5", "holdfast why $ID"): r"It says \d+%",
+    ("3.5", "holdfast why $ID"): r"It reports \d+%",
     ("3.2", "cli TTL executor:ckpt:$ID"): r"^-1$",
     ("3.1 Failure", "holdfast tasks show $BAD"): r"StageFailed(.|\n)*TaskFailed",
     ("B 1", "holdfast tasks show $ID"): r"✓ \w+.*\n.*[▶✓] \w+",  # in haste it is done

@@ -59,8 +59,8 @@ async def test_nobody_is_said_to_take_what_is_held(scene: Scene) -> None:
     await scene.beat("w-1")
     await hold(scene)
     answer = await scene.why(task_id)
-    assert answer.startswith(f"It is ready in queue 'default' since 0s, but {HELD}")
-    assert "will take it" not in answer
+    assert answer.startswith(f"It has been ready in queue 'default' for 0s, but {HELD}")
+    assert "will claim it" not in answer
     assert answer.count("is held") == 1
 
 
@@ -92,7 +92,7 @@ async def test_the_hold_is_said_once_of_a_line(scene: Scene) -> None:
     answer = await scene.why(second)
     assert answer.startswith(f"It is number 1 in the line of tenant t-1, behind task {first}.")
     assert answer.count("is held") == 1
-    assert "will take it" not in answer
+    assert "will claim it" not in answer
 
 
 async def test_a_held_retry_is_not_said_to_run_when_it_is_due(scene: Scene) -> None:
@@ -103,7 +103,7 @@ async def test_a_held_retry_is_not_said_to_run_when_it_is_due(scene: Scene) -> N
     early = await scene.why(task_id)
     assert early.startswith("It is due in 1m30s (")
     assert f"{RELEASE}{HELD}" in early
-    assert "does not wait" not in early
+    assert "runs it now" not in early
     scene.clock.advance(91)
     late = await scene.why(task_id)
     assert "moves it within a second" not in late
@@ -140,7 +140,7 @@ async def test_another_tenant_is_not_said_to_be_held(scene: Scene) -> None:
     await hold(scene)
     answer = await scene.why(task_id)
     assert "is held" not in answer
-    assert "will take it" in answer
+    assert "will claim it" in answer
 
 
 # -- crashes

@@ -33,8 +33,8 @@ def format_names(names: Sequence[str], limit: int = 3) -> str:
 def acts(task: Task) -> str:
     """Describe when a requested cancel or pause takes effect."""
     if task.last_completed + 2 < len(task.stages):
-        return "it acts at the end of the stage"
-    return "this is its last stage: it acts only if that fails"
+        return "it takes effect at the end of the stage"
+    return "this is its last stage: it takes effect only if that fails"
 
 
 def count(number: int, noun: str) -> str:

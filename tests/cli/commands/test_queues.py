@@ -154,8 +154,8 @@ async def test_why_names_who_has_paused_the_queue_and_how_it_goes_on(
     scene.clock.advance(90)
     place = f" on {origin}" if origin else ""
     assert await scene.why(task_id) == (
-        "It is ready in queue 'default' since 1m30s, but claiming of queue default is paused since "
-        f"1m30s by api:ann{place} (the database is down); resume: "
+        "It has been ready in queue 'default' for 1m30s, but claiming of queue default is paused "
+        f"since 1m30s by api:ann{place} (the database is down); resume: "
         "`holdfast queues resume default --claiming` or "
         "POST /internal/queues/default/claiming/resume."
     )

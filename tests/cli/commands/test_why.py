@@ -28,7 +28,7 @@ async def test_ready_and_no_worker_has_ever_been_there(scene: Scene) -> None:
     task_id = await scene.submit()
     scene.clock.advance("5m")
     assert await scene.why(task_id) == (
-        "It is ready in queue 'default' since 5m, but no worker is alive. "
+        "It has been ready in queue 'default' for 5m, but no worker is alive. "
         "Start one: `holdfast worker APP`."
     )
 
@@ -69,7 +69,7 @@ async def test_ready_and_all_slots_are_busy(scene: Scene) -> None:
 async def test_ready_and_about_to_be_taken(scene: Scene) -> None:
     task_id = await scene.submit()
     await scene.beat("w-1", running=1)
-    assert "w-1 (last seen 0s ago) can run it and will take it" in await scene.why(task_id)
+    assert "w-1 (last seen 0s ago) can run it and will claim it" in await scene.why(task_id)
 
 
 async def test_in_line_behind_a_task_that_runs(scene: Scene) -> None:
@@ -78,7 +78,7 @@ async def test_in_line_behind_a_task_that_runs(scene: Scene) -> None:
     scene.clock.advance(5)
     answer = await scene.why(third)
     assert f"It is number 2 in the line of tenant t-1, behind task {first}." in answer
-    assert "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), since 5s" in answer
+    assert "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), started 5s ago" in answer
     assert "It is number 1 in the line" in await scene.why(second)
 
 
@@ -86,7 +86,10 @@ async def test_in_line_behind_a_task_that_keeps_it_closed(scene: Scene) -> None:
     first, second = await scene.submit(), await scene.submit()
     await scene.fail(await scene.claim())
     answer = await scene.why(second)
-    assert f"behind task {first}. That task keeps the line closed: It is {Status.FAILED}" in answer
+    assert (
+        f"behind task {first}. That task keeps the line closed: It has been {Status.FAILED}"
+        in answer
+    )
     assert f"holdfast suspended resume {first}" in answer
 
 
@@ -154,9 +157,9 @@ async def test_running_with_progress(scene: Scene) -> None:
     scene.clock.advance(20)
     await scene.beat("w-1", renewals=(renewal,))
     answer = await scene.why(task_id)
-    assert "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), since 20s" in answer
+    assert "Worker w-1 runs stage 'snapshot' (1 of 2, attempt 1), started 20s ago" in answer
     assert "its lease holds for 30s more" in answer
-    assert "It says 40%: copying (20s ago)." in answer
+    assert "It reports 40%: copying (20s ago)." in answer
 
 
 async def test_progress_of_a_time_that_nobody_noted_is_told_without_it(scene: Scene) -> None:
@@ -165,7 +168,7 @@ async def test_progress_of_a_time_that_nobody_noted_is_told_without_it(scene: Sc
     said = Progress(fraction=0.4, message="copying", stage="snapshot", at=0.0)
     renewal = Renewal(task_id=task_id, lease_id=decide.lease_of(task).id, progress=said)
     await scene.beat("w-1", renewals=(renewal,))
-    assert "It says 40%: copying." in await scene.why(task_id)
+    assert "It reports 40%: copying." in await scene.why(task_id)
 
 
 async def test_running_with_a_request_that_waits_for_the_stage(scene: Scene) -> None:
@@ -173,10 +176,12 @@ async def test_running_with_a_request_that_waits_for_the_stage(scene: Scene) -> 
     await scene.claim()
     control = scene.app.control.acting_as("ann", "desk-3")
     await control.pause(task_id, reason="freeze")
-    asked = "A pause was asked for by ann on desk-3 (freeze); it acts at the end of the stage."
+    asked = (
+        "A pause was requested by ann on desk-3 (freeze); it takes effect at the end of the stage."
+    )
     assert asked in await scene.why(task_id)
     await control.cancel(task_id)
-    assert "A cancel was asked for by ann on desk-3;" in await scene.why(task_id)
+    assert "A cancel was requested by ann on desk-3;" in await scene.why(task_id)
 
 
 async def test_a_cancel_in_the_last_stage_comes_too_late_and_says_so(scene: Scene) -> None:
@@ -187,10 +192,10 @@ async def test_a_cancel_in_the_last_stage_comes_too_late_and_says_so(scene: Scen
     now = scene.clock.now()
     await scene.apply(decide.stage_done(task, done, checkpoint=None, now=now))
     await control.cancel(task_id, reason="stop it")
-    assert "this is its last stage: it acts only if that fails." in await scene.why(task_id)
+    assert "this is its last stage: it takes effect only if that fails." in await scene.why(task_id)
     [task] = [one for one in await scene.store.views.load([task_id]) if one is not None]
     await scene.apply(decide.complete(task, done, now=now))
-    late = "; the cancel that was asked for by ann on desk-3 (stop it) came too late."
+    late = "; the cancel that was requested by ann on desk-3 (stop it) came too late."
     assert late in await scene.why(task_id)
 
 
@@ -234,7 +239,7 @@ async def test_paused_by_a_person(scene: Scene) -> None:
     await scene.app.control.acting_as("ann", "desk-3").pause(task_id, reason="freeze")
     scene.clock.advance("2h")
     assert await scene.why(task_id) == (
-        f"It is {Status.PAUSED} since 2h by ann on desk-3 (freeze). Behind it in the line of "
+        f"It has been {Status.PAUSED} for 2h by ann on desk-3 (freeze). Behind it in the line of "
         f"tenant t-1: 1 task. `holdfast tasks resume {task_id}` sets it going."
     )
 
@@ -254,7 +259,7 @@ async def test_suspended(scene: Scene) -> None:
     await scene.fail(await scene.claim())
     scene.clock.advance("3h")
     answer = await scene.why(task_id)
-    assert f"It is {Status.FAILED} since 3h and waits for a person: OSError: no route" in answer
+    assert f"It has been {Status.FAILED} for 3h and waits for a person: OSError: no route" in answer
     assert f"`holdfast suspended resume {task_id}` tries again" in answer
     assert f"`holdfast tasks rollback {task_id}` undoes what it did" in answer
 
@@ -391,7 +396,7 @@ async def test_the_answer_is_the_same_for_a_lease_of_another_length(scene: Scene
 def test_the_command_line_gives_the_answer(world: World) -> None:
     task_id = world.upgrade(tenant="t-1")
     told = world.cli("why", task_id)
-    assert told.stdout.startswith("It is ready in queue 'default'")
+    assert told.stdout.startswith("It has been ready in queue 'default'")
     assert max(map(len, told.stdout.splitlines())) <= 80
     assert set(world.json("why", task_id)) == {"taskId", "answer"}
     assert world.cli("why", "nobody").exit_code == 3

@@ -28,7 +28,7 @@ async def test_a_plan_that_is_paused_and_by_what_reason(scene: Scene) -> None:
     await scene.app.plan.get("up-7").pause("wait for the bank")
     scene.clock.advance("5m")
     answer = await scene.why(first)
-    assert f"plan up-7, which is {PlanStatus.PAUSED} since 5m (wait for the bank)." in answer
+    assert f"plan up-7, which has been {PlanStatus.PAUSED} for 5m (wait for the bank)." in answer
     assert "`holdfast plans resume up-7` sets it going." in answer
     assert "worker" not in answer  # who is away is not the reason
 
@@ -38,7 +38,7 @@ async def test_a_plan_that_has_halted_and_why(scene: Scene) -> None:
     await scene.drive()
     await scene.drive(MemberState.FAILED)
     answer = await scene.why(last)
-    assert f"which is {PlanStatus.HALTED} since 0s (1 of the 1 tasks of wave 1" in answer
+    assert f"which has been {PlanStatus.HALTED} for 0s (1 of the 1 tasks of wave 1" in answer
 
 
 async def test_a_wave_that_has_not_begun(scene: Scene) -> None:
@@ -57,10 +57,10 @@ async def test_all_slots_are_taken(scene: Scene) -> None:
     await scene.beat("w-1")
     await scene.drive()
     assert (await scene.why(second)).endswith(
-        "its wave has begun, it is let go with one of the next steps."
+        "its wave has begun, and one of the next steps releases it."
     )
     await scene.drive(MemberState.ADMITTED)
-    assert "1 of 1 slots are taken, it waits for one." in await scene.why(second)
+    assert "1 of 1 slots are taken, and it waits for one." in await scene.why(second)
 
 
 async def test_its_tenant_is_busy_with_other_work(scene: Scene) -> None:
@@ -80,7 +80,7 @@ async def test_a_plan_that_is_being_cancelled(scene: Scene) -> None:
 async def test_a_plan_that_is_gone(scene: Scene) -> None:
     await scene.hold("held-1", plan="plan-7")
     assert await scene.why("held-1") == (
-        "It was accepted 0s ago for plan plan-7, which is gone: nobody will let it go. "
+        "It was accepted 0s ago for plan plan-7, which is gone, so nothing will release it. "
         "`holdfast tasks cancel held-1` ends it."
     )
 
@@ -89,7 +89,7 @@ async def test_a_plan_that_has_ended_without_it(scene: Scene) -> None:
     [first] = await scene.plan(["t-1"])
     await scene.drive()
     await scene.drive(MemberState.CANCELLED)
-    assert f"which is {PlanStatus.CANCELLED} and lets no more tasks go." in await scene.why(first)
+    assert f"which is {PlanStatus.CANCELLED} and releases no more tasks." in await scene.why(first)
 
 
 async def test_a_task_that_its_plan_has_paused(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""The reason why a plan does not let a task go, in one plain sentence."""
+"""The reason why a plan does not release a task, in one plain sentence."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from holdfast.ports import Store
 
 
 def is_driven(plan: Plan) -> bool:
-    """Tell whether a plan goes on by itself, if there is a worker to drive it."""
+    """Return whether a plan goes on by itself, if there is a worker to drive it."""
     return plan.cancel_requested or plan.status in DRIVEN
 
 
 async def describe_wait(store: Store, task: Task, plan: Plan, now: float) -> str:
-    """Return what a plan waits for before it lets the task go, worded to follow the plan's name."""
+    """Describe what a plan waits for before it releases the task, to follow the plan's name."""
     if plan.cancel_requested:
         return "which is being cancelled, and this task with it."
     match plan.status:
         case PlanStatus.CREATED:
             return (
-                "whose tasks are still being accepted. If nobody is at it any more: make the plan "
-                "once more, the same, and it goes on."
+                "whose tasks are still being submitted. If its creator has stopped, create the "
+                "same plan again, and it goes on."
             )
         case PlanStatus.READY:
             return "which is ready to start."
@@ -31,12 +31,12 @@ async def describe_wait(store: Store, task: Task, plan: Plan, now: float) -> str
             return _rests(plan, now)
         case PlanStatus.RUNNING:
             return await _runs(store, task, plan, now)
-    return f"which is {plan.status} and lets no more tasks go{_because(plan)}."
+    return f"which is {plan.status} and releases no more tasks{_because(plan)}."
 
 
 def _rests(plan: Plan, now: float) -> str:
-    shown = f"`holdfast plans show {plan.id}` tells more"
-    since = f"which is {plan.status} since {span(now - plan.status_since)}{_because(plan)}"
+    shown = f"`holdfast plans show {plan.id}` shows more"
+    since = f"which has been {plan.status} for {span(now - plan.status_since)}{_because(plan)}"
     return f"{since}. {shown}; `holdfast plans resume {plan.id}` sets it going."
 
 
@@ -58,12 +58,12 @@ async def _runs(store: Store, task: Task, plan: Plan, now: float) -> str:
         return f"{at}; its tenant {task.tenant} is busy with task {other}, so it waits."
     taken = plan.count(*SLOTTED)
     if plan.max_concurrency is not None and taken >= plan.max_concurrency:
-        return f"{at}; {taken} of {plan.max_concurrency} slots are taken, it waits for one."
-    return f"{at}; its wave has begun, it is let go with one of the next steps."
+        return f"{at}; {taken} of {plan.max_concurrency} slots are taken, and it waits for one."
+    return f"{at}; its wave has begun, and one of the next steps releases it."
 
 
 async def _other_work(store: Store, task: Task) -> str | None:
-    """The task that keeps its tenant's line closed, if another one does."""
+    """Return the other task that keeps the tenant's line closed, if there is one."""
     if task.tenant is None:
         return None
     [view] = await store.views.tenants([task.tenant])

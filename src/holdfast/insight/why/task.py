@@ -1,4 +1,4 @@
-"""The reason why a task does not move, in one plain sentence, and what to do about it."""
+"""The reason why a task does not run, in plain sentences, and what to do about it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.domain import notification as telling
 from holdfast.domain.errors import TaskNotFound
+from holdfast.domain.notification import OWN
 from holdfast.domain.phrases import acts, ago, count, format_names, span
 from holdfast.domain.plan.plan import Plan
 from holdfast.domain.task import events as ev
@@ -35,7 +35,7 @@ async def explain(
     sight: Sight = WHOLE,
     find: Find = not_known,
 ) -> str:
-    """Say why a task does not move; ``find`` knows the code that judges its checkpoint."""
+    """Explain why a task does not run; ``find`` returns the declared type of a task."""
     detail = await store.views.detail(task_id)
     if detail is None:
         return await _explain_deleted(store, task_id)
@@ -74,9 +74,9 @@ class Explanation:
         """Return the explanation as sentences."""
         formats: dict[Place, Callable[[], Awaitable[str]]] = {
             Place.HELD: self._explain_unreleased,
-            Place.READY: self._ready,
-            Place.LINE: self._in_line,
-            Place.LATER: self._later,
+            Place.READY: self._explain_ready,
+            Place.LINE: self._explain_line,
+            Place.LATER: self._explain_later,
             Place.LEASED: self._explain_leased,
             Place.PARKED: self._explain_parked,
             Place.SETTLED: self._explain_settled,
@@ -90,22 +90,16 @@ class Explanation:
         tenant = self._task.tenant
         for off in self._switches:
             if tenant is not None and (off.switch, off.name) == (Switch.HOLD, tenant):
-                return self._held_by(off)
+                if self._sight.limited:
+                    return switches.format_hold_for_tenant(off, self._now)
+                return switches.format_hold(off, self._now, off.by.reason)
         return ""
 
     def _after_release(self) -> str:
-        return (
-            f" It does not run before its tenant is released: {hold}."
-            if (hold := self._hold)
-            else ""
-        )
+        hold = self._hold
+        return f" It does not run before its tenant is released: {hold}." if hold else ""
 
-    def _held_by(self, hold: SwitchSetting) -> str:
-        if self._sight.limited:
-            return switches.format_hold_for_tenant(hold, self._now)
-        return switches.format_hold(hold, self._now, hold.by.reason)
-
-    # -- it could run
+    # -- the task could run
 
     async def _explain_unreleased(self) -> str:
         task, accepted = self._task, f"It was accepted {self._since()}"
@@ -114,7 +108,7 @@ class Explanation:
         [plan] = await self._store.plans.load([task.plan])
         if plan is None:
             return (
-                f"{accepted} for plan {task.plan}, which is gone: nobody will let it go. "
+                f"{accepted} for plan {task.plan}, which is gone, so nothing will release it. "
                 f"`holdfast tasks cancel {task.id}` ends it."
             )
         plan = replace(plan, reason=None) if self._sight.limited else plan
@@ -128,9 +122,9 @@ class Explanation:
             return ""
         return f" But {_nobody(workers)} Start one: `holdfast worker APP`."
 
-    async def _ready(self) -> str:
+    async def _explain_ready(self) -> str:
         task = self._task
-        here = f"It is ready in queue {task.queue!r} since {span(self._dwelt)}"
+        here = f"It has been ready in queue {task.queue!r} for {span(self._dwelt)}"
         crashes = describe_crashes(task, self._settings.crash_limit)
         workers = await self._workers()
         obstacle = self._obstacle(workers)
@@ -177,10 +171,10 @@ class Explanation:
             )
             return (
                 f"all slots of the workers that could run it are busy: {busy}. "
-                "It runs when one is free; more workers or slots make it sooner."
+                "It runs when a slot is free; more workers or slots let it run sooner."
             )
         names = format_names([format_worker(worker) for worker in free])
-        return f"{names} can run it and will take it with one of the next claims."
+        return f"{names} can run it and will claim it soon."
 
     def _switched_off(self, off: SwitchSetting) -> str:
         if self._sight.limited:
@@ -190,20 +184,20 @@ class Explanation:
     def _unknown_type(self, serving: Sequence[WorkerInfo]) -> str:
         task = self._task
         names = format_names([format_worker(worker) for worker in serving])
-        since = f", met without knowing it {self._back(task.unknown_since)}"
+        since = f"; a worker first gave it back {self._back(task.unknown_since)}"
         return (
             f"no live worker of that queue knows its type {task.type!r}: {names}"
             f"{since if task.unknown_since else ''}. Start a worker whose app declares it."
         )
 
-    async def _in_line(self) -> str:
+    async def _explain_line(self) -> str:
         task = self._task
         [view] = await self._store.views.tenants([task.tenant or ""], line_limit=LINE_LOOKED_AT)
         active = await self._store.views.detail(view.active) if view.active else None
         if active is None or active.task.id == task.id:
             return (
-                f"It is in the line of tenant {task.tenant}, and nobody is before it: the line "
-                f"should have moved. `holdfast doctor --fix` mends that.{self._after_release()}"
+                f"It is in the line of tenant {task.tenant}, and no task is before it: the line "
+                f"should have moved. `holdfast doctor --fix` repairs that.{self._after_release()}"
             )
         line = view.line
         number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
@@ -211,13 +205,13 @@ class Explanation:
             self._store, active, self._settings, now=self._now, sight=self._sight, find=self._find
         )
         parked = active.task.place is Place.PARKED
-        closed = "That task keeps the line closed" if parked else "Of that task"
+        closed = "That task keeps the line closed" if parked else "About that task"
         return (
             f"It is number {number} in the line of tenant {task.tenant}, behind task "
             f"{active.task.id}. {closed}: {await before.format()}"
         )
 
-    async def _later(self) -> str:
+    async def _explain_later(self) -> str:
         now = (await self._store.views.stats()).now
         due = self._task.due or now
         wait = due - now
@@ -232,10 +226,10 @@ class Explanation:
         task = self._task
         if task.unknown_since is not None:
             return (
-                f"it was handed back {self._since()} by a worker that does not know its type "
+                f"it was given back {self._since()} by a worker that does not know its type "
                 f"{task.type!r}. Start a worker whose app declares it."
             )
-        if (snoozed := self._explain_snooze()) is not None:
+        if (snoozed := self._snooze_event()) is not None:
             return (
                 f"stage {snoozed.stage!r} has snoozed for {span(snoozed.delay_seconds)} and is "
                 f"then called again; nothing went wrong. `holdfast tasks cancel {task.id}` ends it."
@@ -253,31 +247,31 @@ class Explanation:
         task = self._task
         back = task.status is Status.ROLLING_BACK
         what = f"a worker {self._undoes()}" if back else f"stage {task.at_stage!r} runs"
-        told = (
+        waits = (
             f"then {what} again. It waits for the end of an outage, which is no failure of the "
             f"task: {count(task.outages, 'outage')} in a row, the first {self._back(since)}."
         )
-        return told if back else f"{told}{self._at_once()}"
+        return waits if back else f"{waits}{self._at_once()}"
 
     def _at_once(self) -> str:
-        """Return how not to wait for the time; a tenant that is held waits all the same."""
-        return "" if self._hold else f" `holdfast tasks retry {self._task.id}` does not wait."
+        """Return how to run the task now; for a held tenant there is no way."""
+        return "" if self._hold else f" `holdfast tasks retry {self._task.id}` runs it now."
 
-    def _explain_snooze(self) -> ev.TaskSnoozed | None:
+    def _snooze_event(self) -> ev.TaskSnoozed | None:
         last = self._detail.events[-1] if self._detail.events else None
         return last if isinstance(last, ev.TaskSnoozed) else None
 
-    # -- it runs
+    # -- the task runs
 
     async def _explain_leased(self) -> str:
         lease = self._task.lease
         if lease is None:
-            return "It is leased by nobody: `holdfast doctor --fix` mends that."
+            return "It is leased by nobody: `holdfast doctor --fix` repairs that."
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
         if not lease.until:
             return (
-                f"Worker {lease.owner} {doing}, since {self._run_time()}, but the store does not "
-                "know until when its lease holds: `holdfast doctor --fix` mends that."
+                f"Worker {lease.owner} {doing}, started {self._started()}, but the store does not "
+                "know until when its lease holds: `holdfast doctor --fix` repairs that."
             )
         left = lease.until - (await self._store.views.stats()).now
         if left <= 0:
@@ -289,7 +283,7 @@ class Explanation:
                 f"{ago(-left)}{late}.{self._after_release()}"
             )
         return (
-            f"Worker {lease.owner} {doing}, since {self._run_time()}; its lease holds for "
+            f"Worker {lease.owner} {doing}, started {self._started()}; its lease holds for "
             f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
             f"{describe_crashes(self._task, self._settings.crash_limit)}{self._given_back()}"
         )
@@ -317,19 +311,19 @@ class Explanation:
         progress = self._detail.progress
         if progress is None:
             return ""
-        said = f": {progress.message}" if progress.message else ""
+        message = f": {progress.message}" if progress.message else ""
         when = f" ({self._back(progress.at)})" if progress.at else ""
-        return f" It says {progress.fraction:.0%}{said}{when}."
+        return f" It reports {progress.fraction:.0%}{message}{when}."
 
     def _requests(self) -> str:
         task = self._task
         if task.cancel_requested:
-            return f" A cancel was asked for{self._asked_by(ev.CancelRequested)}; {acts(task)}."
+            return f" A cancel was requested{self._asked_by(ev.CancelRequested)}; {acts(task)}."
         if task.pause_requested:
-            return f" A pause was asked for{self._asked_by(ev.PauseRequested)}; {acts(task)}."
+            return f" A pause was requested{self._asked_by(ev.PauseRequested)}; {acts(task)}."
         return ""
 
-    # -- it rests
+    # -- the task has stopped
 
     async def _explain_parked(self) -> str:
         task = self._task
@@ -339,17 +333,17 @@ class Explanation:
             planned = task.plan is not None and f" by plan:{task.plan}" in by
             whole = f"plans resume {task.plan}` sets all of the plan" if planned else ""
             return (
-                f"It is {task.status} since {span(self._dwelt)}{by}.{line} "
+                f"It has been {task.status} for {span(self._dwelt)}{by}.{line} "
                 f"`holdfast {whole or f'tasks resume {task.id}` sets it'} going.{over}"
                 f"{self._after_release()}"
             )
         failure = task.failure
-        told = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
+        cause = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
         if failure is not None and failure.kind is FailureKind.OUTAGE:
-            told = f"an outage did not end, first met {self._back(task.outage_since)}: {told}"
-        since = f"{task.status} since {span(self._dwelt)}"
+            cause = f"an outage did not end, first met {self._back(task.outage_since)}: {cause}"
+        since = f"It has been {task.status} for {span(self._dwelt)}"
         return (
-            f"It is {since} and waits for a person: {told}.{line} {self._ways_out()}{over}"
+            f"{since} and waits for a person: {cause}.{line} {self._ways_out()}{over}"
             f"{self._after_release()}"
         )
 
@@ -357,7 +351,7 @@ class Explanation:
         task = self._task
         is_back = task.status is Status.ROLLBACK_FAILED
         onward = "goes on with the rollback" if is_back else "tries again"
-        can_undo = not is_back and not task.type.startswith(telling.OWN)
+        can_undo = not is_back and not task.type.startswith(OWN)
         back = f"; `holdfast tasks rollback {task.id}` undoes what it did" if can_undo else ""
         return (
             f"`holdfast suspended resume {task.id}` {onward}{back}; "
@@ -366,7 +360,7 @@ class Explanation:
 
     async def _starts_over(self) -> str:
         ahead = await look_ahead(self._store, self._task, now=self._now, find=self._find)
-        return f" It does not go on: {ahead.why}; set going, it {ahead.says}." if ahead else ""
+        return f" It cannot continue: {ahead.why}; set going, it {ahead.says}." if ahead else ""
 
     async def _who_waits(self) -> str:
         task = self._task
@@ -382,14 +376,14 @@ class Explanation:
         by = self._asked_by(
             ev.CancelRequested, ev.TaskCancelledEvent, ev.TaskDiscarded, ev.TaskRollingBack
         )
-        told = by
+        how = by
         if task.status is Status.COMPLETED:
             late = any(self._last(ev.CancelRequested))
-            told = f"; the cancel that was asked for{by} came too late" if late else ""
+            how = f"; the cancel that was requested{by} came too late" if late else ""
         when = self._back(task.settled_at or task.status_since)
-        return f"It has ended: {task.status} {when}{told}. Nothing more happens by itself."
+        return f"It has ended: {task.status} {when}{how}. Nothing more happens by itself."
 
-    # -- small things
+    # -- parts of sentences
 
     @property
     def _dwelt(self) -> float:
@@ -401,14 +395,14 @@ class Explanation:
     def _back(self, at: float | None) -> str:
         return ago(self._now - at) if at is not None else ""
 
-    def _run_time(self) -> str:
+    def _started(self) -> str:
         started = next(self._last(ev.TaskStarted), None)
-        return span(self._now - started.at) if started else span(self._dwelt)
+        return self._back(started.at) if started else self._since()
 
     def _asked_by(self, *kinds: type[ev.Event]) -> str:
         """Return who asked for it, from where and why, as the latest such event says."""
-        found = (getattr(event, "by", None) for event in self._last(*kinds))
-        by = next((by for by in found if isinstance(by, By)), None)
+        actors = (getattr(event, "by", None) for event in self._last(*kinds))
+        by = next((by for by in actors if isinstance(by, By)), None)
         if by is None:
             return f" ({self._task.reason})" if self._task.reason else ""
         place = f" on {by.origin}" if by.origin else ""
@@ -422,7 +416,7 @@ class Explanation:
         return await self._store.views.workers(live_within_seconds=live_seconds)
 
     async def _mover(self, somebody: str, anybody: str, *, but: str | None = None) -> str:
-        """Any live worker makes the store's own moves, whatever it serves."""
+        """Name a live worker that makes the store's own moves: any does, whatever it serves."""
         workers = [worker for worker in await self._workers() if worker.beat.worker != but]
         live = [format_worker(worker) for worker in workers if worker.live]
         if live:
