@@ -23,7 +23,14 @@ class StoredName:
 
 def text_of(error: BaseException, limit_chars: int) -> str:
     """Return the message of an error; that of a group is followed by those of its errors."""
-    return clean(_message(error, limit_chars), limit_chars)
+    text = _own_text(error)
+    if issubclass(type(error), BaseExceptionGroup):
+        leaves = (
+            f"{qualified_name(type(leaf))}: {clean(_own_text(leaf), limit_chars)}"
+            for leaf in leaves_of(error)
+        )
+        text = "; ".join((text, *leaves))
+    return clean(text, limit_chars)
 
 
 def qualified_name(cls: type[BaseException]) -> str:
@@ -66,16 +73,6 @@ def clean(text: str, limit_chars: int | None = None) -> str:
     """Return the text without lone surrogates, which would make a failure impossible to write."""
     start = str.__getitem__(text, slice(limit_chars))
     return start.encode(errors="backslashreplace").decode()[:limit_chars]
-
-
-def _message(error: BaseException, limit_chars: int) -> str:
-    if issubclass(type(error), BaseExceptionGroup):
-        leaves = (
-            f"{qualified_name(type(leaf))}: {clean(_own_text(leaf), limit_chars)}"
-            for leaf in leaves_of(error)
-        )
-        return "; ".join((_own_text(error), *leaves))
-    return _own_text(error)
 
 
 def _own_text(error: BaseException) -> str:

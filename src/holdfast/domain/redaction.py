@@ -171,17 +171,15 @@ USUAL = Redactor()
 
 def is_secret(name: str) -> bool:
     """Return whether a field's name is one of the usual names of secrets."""
-    return _is_secret(name) if len(name) <= 64 else _looks_secret(name)
-
-
-@lru_cache(maxsize=4096)
-def _is_secret(name: str) -> bool:
-    return _looks_secret(name)
+    return _is_short_secret(name) if len(name) <= 64 else _looks_secret(name)
 
 
 def _looks_secret(name: str) -> bool:
     plain = fold_lookalikes(name)
     return _SECRET.search(_fold_name(plain)) is not None or _PASS.search(plain) is not None
+
+
+_is_short_secret = lru_cache(maxsize=4096)(_looks_secret)
 
 
 def _without_patterns(text: str) -> str:

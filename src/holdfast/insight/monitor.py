@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -215,29 +215,30 @@ class Monitor:
         while True:
             await sleep(self._clock, rest)
             began = self._clock.steady()
-            try:
-                await self.examine()
-            except (StoreError, TimeoutError) as error:
-                log.info("the store could not be examined: %s", error)
-            except Exception:
-                log.exception("the store could not be examined")
+            await _attempt(self.examine, "the store could not be examined", logging.INFO)
             rest = max(EXAMINE_SECONDS, (self._clock.steady() - began) / EXAMINE_SHARE)
 
     async def _check_now_and_then(self) -> None:
         """Check whether the store is durable: its settings may be changed while it runs."""
+        failure = "the settings of the store could not be looked at"
         while True:
             await sleep(self._clock, CHECK_SECONDS)
-            try:
-                await self._app.store.admin.checks()
-            except (StoreError, TimeoutError) as error:
-                log.warning("the settings of the store could not be looked at: %s", error)
-            except Exception:
-                log.exception("the settings of the store could not be looked at")
+            await _attempt(self._app.store.admin.checks, failure, logging.WARNING)
 
     async def examine(self) -> None:
         """Compare, and mend nothing."""
         found = await self._app.store.admin.doctor(fix=False, limit=FINDINGS_LIMIT)
         self._findings = Counter(one.invariant for one in found if not one.mended)
+
+
+async def _attempt(call: Callable[[], Awaitable[object]], failure: str, level: int) -> None:
+    """Call, and log what it raises: an outage of the store at this level."""
+    try:
+        await call()
+    except (StoreError, TimeoutError) as error:
+        log.log(level, "%s: %s", failure, error)
+    except Exception:
+        log.exception(failure)
 
 
 def _log(change: Change) -> None:

@@ -1,4 +1,4 @@
-"""A task's life, in runs: each call of a stage with its times, its end, its result or error."""
+"""The timeline of a task: its runs, and each call of a stage with times, outcome and result."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.domain.notification import OUTCOMES
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.task import Failure
 from holdfast.ports import Detail
@@ -16,7 +17,7 @@ class StageCall(msgspec.Struct, kw_only=True):
 
     stage: str
     attempt: int
-    outcome: str  # one of runtime.meter's OUTCOMES, or "lost" or "running"
+    outcome: str  # one of OUTCOMES in `runtime/worker/meter.py`, or "lost" or "running"
     started_at: float | None
     ended_at: float | None
     worker: str | None
@@ -35,7 +36,7 @@ class TimelineMark(msgspec.Struct, kw_only=True):
 
 
 class TaskRun(msgspec.Struct, kw_only=True):
-    """One run: from start, retry or rollback to a rest."""
+    """One run: from a start, retry or rollback until the task stops."""
 
     run: int
     started_at: float
@@ -46,37 +47,30 @@ class TaskRun(msgspec.Struct, kw_only=True):
 
 
 _STARTS_RUN = (ev.TaskRetried, ev.TaskRollingBack, ev.CheckpointDiscarded)
-_ENDS_RUN = (
-    ev.TaskCompleted,
-    ev.TaskFailedEvent,
-    ev.TaskCancelledEvent,
-    ev.TaskDiscarded,
-    ev.TaskRolledBackEvent,
-    ev.TaskRollbackFailed,
-    ev.TaskPaused,
-)
+_ENDS_RUN = (*OUTCOMES, ev.TaskPaused)
 
 
 def timeline(detail: Detail) -> list[TaskRun]:
-    return _Teller(detail).tell()
+    """Return the runs of a task."""
+    return _TimelineBuilder(detail).build()
 
 
-class _Teller:
+class _TimelineBuilder:
     def __init__(self, detail: Detail) -> None:
         self._detail = detail
         self._results = {(stage.name, stage.run): stage.result for stage in detail.stages}
-        self._turns: list[TaskRun] = []
+        self._runs: list[TaskRun] = []
         self._worker: str | None = None
         self._fence: int | None = None
         self._begun: ev.StageStarted | None = None
-        self._since: float | None = None  # when its holder went on to the present stage
-        self._completed = 0  # stages, from the first
+        self._since: float | None = None  # when the holder began the present stage
+        self._completed = 0  # number of completed stages
         self._goes_back = False
-        self._failed = 0  # of the present stage, in a row
+        self._failed = 0  # failures of the present stage in a row
 
-    def tell(self) -> list[TaskRun]:
+    def build(self) -> list[TaskRun]:
         for event in self._detail.events:
-            self._hear(event)
+            self._add(event)
         task = self._detail.task
         if task.lease is not None:
             self._call(
@@ -86,11 +80,11 @@ class _Teller:
                 started_at=self._since,
                 ended_at=None,
             )
-        return self._turns
+        return self._runs
 
-    def _hear(self, event: ev.Event) -> None:
-        if isinstance(event, _STARTS_RUN) or not self._turns:
-            self._turns.append(TaskRun(run=len(self._turns) + 1, started_at=event.at))
+    def _add(self, event: ev.Event) -> None:
+        if isinstance(event, _STARTS_RUN) or not self._runs:
+            self._runs.append(TaskRun(run=len(self._runs) + 1, started_at=event.at))
         match event:
             case ev.TaskStarted():
                 self._worker, self._fence, self._since = event.worker, event.fence, event.at
@@ -107,22 +101,22 @@ class _Teller:
             case ev.TaskSnoozed():
                 self._close_call(event, event.stage, "snoozed")
             case ev.TaskRetryScheduled() if event.outages:
-                self._was_outage(event)
+                self._note_outage(event)
             case ev.LeaseLost():
                 self._close_lost_call(event)
             case _:
                 self._mark(event)
         self._follow(event)
 
-    def _was_outage(self, event: ev.TaskRetryScheduled) -> None:
-        """Tell whether the stage has just met an outage, which is no failure."""
-        calls = self._turns[-1].calls
+    def _note_outage(self, event: ev.TaskRetryScheduled) -> None:
+        """Correct the outcome of the last call: it met an outage, which is no failure."""
+        calls = self._runs[-1].calls
         if calls:
             calls[-1].outcome = "undo-outage" if self._goes_back else "outage"
         self._mark(event)
 
     def _follow(self, event: ev.Event) -> None:
-        """Follow which stage is next, and how often it has failed."""
+        """Keep track of the next stage, and of how often it has failed."""
         match event:
             case ev.StageCompleted() | ev.StageUndone():
                 self._completed += -1 if self._goes_back else 1
@@ -135,7 +129,7 @@ class _Teller:
                 self._failed += event.counted
             case ev.TaskRollingBack():
                 self._goes_back, self._failed = True, 0
-                names = self._detail.task.stages  # one that failed half-way is undone too
+                names = self._detail.task.stages  # a stage that failed half-way is undone, too
                 if event.from_stage in names:
                     self._completed = names.index(event.from_stage) + 1
             case ev.TaskRetried():
@@ -149,7 +143,7 @@ class _Teller:
         return names[at] if 0 <= at < len(names) else ""
 
     def _close_lost_call(self, event: ev.LeaseLost) -> None:
-        """Nobody wrote down what its holder did; it was at this stage."""
+        """Add the call of a lost lease: no event says what its holder did at this stage."""
         self._call(
             stage=self._stage(),
             attempt=self._failed + 1,
@@ -159,12 +153,12 @@ class _Teller:
         )
 
     def _mark(self, event: ev.Event) -> None:
-        turn = self._turns[-1]
-        turn.marks.append(TimelineMark(at=event.at, version=event.version, event=event))
+        run = self._runs[-1]
+        run.marks.append(TimelineMark(at=event.at, version=event.version, event=event))
         if isinstance(event, _ENDS_RUN):
-            turn.ended_at, turn.ended_as = event.at, ev.name_of(event)
+            run.ended_at, run.ended_as = event.at, ev.name_of(event)
         else:
-            turn.ended_at = turn.ended_as = None  # a pause that was lifted
+            run.ended_at = run.ended_as = None  # a pause that was lifted
 
     def _close_call(
         self,
@@ -194,4 +188,4 @@ class _Teller:
         )
 
     def _call(self, **facts: Any) -> None:
-        self._turns[-1].calls.append(StageCall(worker=self._worker, fence=self._fence, **facts))
+        self._runs[-1].calls.append(StageCall(worker=self._worker, fence=self._fence, **facts))

@@ -33,7 +33,8 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     yield from _count_lines(stats)
     yield from histogram("holdfast_stage_duration_seconds", BUCKETS, _spreads(stats.timings))
     yield from _not_called_yet(snapshot)
-    yield from _statuses(stats)
+    by_status = {status.value: stats.by_status.get(status, 0) for status in Status}
+    yield from family("holdfast_tasks", labelled_samples(by_status))
     yield from _queues(snapshot)
     yield from sample("holdfast_suspended", snapshot.suspended)
     leases = sum(places.get(Place.LEASED, 0) for places in stats.by_queue.values())
@@ -142,11 +143,6 @@ def _count_lines(stats: Stats) -> Iterator[str]:
     yield from family("holdfast_dwell_seconds_total", dwelt.items())
     yield from family("holdfast_dwells_total", left.items())
     yield from family("holdfast_refused_total", refused)
-
-
-def _statuses(stats: Stats) -> Iterator[str]:
-    counts = {status.value: stats.by_status.get(status, 0) for status in Status}
-    return family("holdfast_tasks", labelled_samples(counts))
 
 
 def _queues(snapshot: Snapshot) -> Iterator[str]:

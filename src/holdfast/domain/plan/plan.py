@@ -206,15 +206,10 @@ class MemberState(StrEnum):
     ROLLBACK_FAILED = "rollback-failed"
 
 
-SLOTTED = frozenset({MemberState.ADMITTED, MemberState.UNDOING})
-ENDED = (
-    MemberState.COMPLETED,
-    MemberState.FAILED,
-    MemberState.CANCELLED,
-    MemberState.SKIPPED,
-    MemberState.ROLLED_BACK,
-    MemberState.ROLLBACK_FAILED,
-)
+M = MemberState
+
+SLOTTED = frozenset({M.ADMITTED, M.UNDOING})
+ENDED = (M.COMPLETED, M.FAILED, M.CANCELLED, M.SKIPPED, M.ROLLED_BACK, M.ROLLBACK_FAILED)
 
 
 class Member(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -10,7 +10,6 @@ from holdfast.domain.plan.plan import PlanStatus
 from holdfast.insight.views import fields
 from holdfast.insight.views.view import TypedDict, View, about, example
 from holdfast.insight.views.workers import WorkerView, worker_view
-from holdfast.ports import Finding
 
 if TYPE_CHECKING:
     from holdfast.insight.health import Health
@@ -84,18 +83,17 @@ def health_view(health: Health, now: float) -> HealthView:
         "oldestReady": {"taskId": oldest.id, "ageSeconds": now - oldest.status_since}
         if oldest
         else None,
-        "findings": [_finding_view(finding) for finding in health.findings],
+        "findings": [
+            {
+                "invariant": finding.invariant,
+                "taskId": finding.task_id,
+                "says": finding.message,
+                "mended": finding.mended,
+            }
+            for finding in health.findings
+        ],
         "stuck": health.stuck,
         "waiting": health.waiting,
-    }
-
-
-def _finding_view(finding: Finding) -> FindingView:
-    return {
-        "invariant": finding.invariant,
-        "taskId": finding.task_id,
-        "says": finding.message,
-        "mended": finding.mended,
     }
 
 
