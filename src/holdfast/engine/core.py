@@ -45,7 +45,9 @@ from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.store import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
+from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.waiters import Waiters
+from holdfast.runtime.worker.environment import WorkerEnvironment, new_worker_name
 from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker
@@ -227,17 +229,13 @@ class Holdfast:
         self.registry.check()
         given = self.settings
         self._worked_queues.update(queues or given.queue_names)
-        return Worker(
+        env = WorkerEnvironment(
+            worker=name or new_worker_name(self.clock, self.chance),
             store=self.store,
             registry=self.registry,
             clock=self.clock,
             chance=self.chance,
-            name=name,
-            on_zombie=on_zombie,
-            on_drained=on_drained,
-            isolate=isolate,
-            on_progress=self.on_progress,
-            tracer=self.tracer,
+            outages=StoreOutages(self.clock),
             options=worker_options(
                 given,
                 self.registry,
@@ -246,6 +244,14 @@ class Holdfast:
                 heartbeat_thread=heartbeat_thread,
                 schedules=schedules,
             ),
+            tracer=self.tracer,
+        )
+        return Worker(
+            env,
+            on_zombie=on_zombie,
+            on_drained=on_drained,
+            isolate=isolate,
+            on_progress=self.on_progress,
         )
 
     # -- asking

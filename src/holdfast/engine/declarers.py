@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from holdfast.domain.errors import DeclarationError
-from holdfast.domain.task.checkpoint import SUSPEND
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
 from holdfast.engine import definitions
@@ -19,7 +18,8 @@ from holdfast.engine.declare import (
     TaskDecorator,
     Workflow,
 )
-from holdfast.engine.options import NOT_GIVEN, Option, complete_options, show_options
+from holdfast.engine.definitions import TaskOptions, WorkflowOptions
+from holdfast.engine.options import NOT_GIVEN, complete_options, show_options
 from holdfast.runtime.context import Context
 
 if TYPE_CHECKING:
@@ -27,43 +27,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
-
-_HOLD = "keep the tenant's line closed while a task is not settled, also while it waits"
-
-
-class DeclareOptions(TypedDict, total=False):
-    """The options that a task and a workflow share."""
-
-    queue: Annotated[str, Option("default", "the queue of its tasks")]
-    keep: Annotated[
-        float | str | None,
-        Option(None, "how long a record stays after its task has settled; None: the setting"),
-    ]
-    effects: Annotated[
-        str,
-        Option("task", '"task" or "key": what ctx.key goes by; with "key" each submit needs one'),
-    ]
-
-
-class TaskOptions(DeclareOptions, total=False):
-    retry: Annotated[Retry | None, Option(None, "the repeats of a failed attempt; None: Retry()")]
-    timeout: Annotated[
-        float | str | None, Option(None, "the longest time of one attempt; None: the setting")
-    ]
-    hold: Annotated[bool, Option(False, _HOLD)]
-
-
-class WorkflowOptions(DeclareOptions, total=False):
-    retry: Annotated[
-        Retry | None, Option(None, "for stages that have none of their own; None: Retry()")
-    ]
-    hold: Annotated[bool, Option(True, _HOLD)]
-    on_invalid: Annotated[
-        str, Option(SUSPEND, '"suspend" or "restart", for a checkpoint that is no longer good')
-    ]
-    checkpoint_max_age: Annotated[
-        float | str | None, Option(None, "an older checkpoint is no good; None: none is too old")
-    ]
 
 
 class TaskDeclarer:
@@ -114,13 +77,10 @@ class TaskDeclarer:
         declared = definitions.define_type(
             app.settings,
             stage.name if name is NOT_GIVEN else name,
+            terms,
             payload=definitions.payload_type(call),
             result=stage.result,
-            queue=terms["queue"],
-            hold=terms["hold"],
-            keep=terms["keep"],
             workflow=False,
-            effects=terms["effects"],
         )
         app.registry.add(declared)
         declared.add(stage)
@@ -169,16 +129,13 @@ class WorkflowDeclarer:
         declared = definitions.define_type(
             app.settings,
             name,
+            terms,
             payload=payload,
             result=Codec(result, limit_bytes=app.settings.payload_limit),
-            queue=terms["queue"],
-            hold=terms["hold"],
-            keep=terms["keep"],
             workflow=True,
             checkpoints=definitions.checkpoint_policy(
                 terms["on_invalid"], terms["checkpoint_max_age"]
             ),
-            effects=terms["effects"],
         )
         app.registry.add(declared)
         return Workflow(app, declared, definitions.retry_or(Retry(), terms["retry"]))

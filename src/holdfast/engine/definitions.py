@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
@@ -13,32 +13,68 @@ from holdfast.domain.task.checkpoint import DEFAULT, RESTART, SUSPEND, Policy
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
 from holdfast.engine import stage_functions
+from holdfast.engine.options import Option
 from holdfast.engine.stage_functions import name_of
 from holdfast.registry import StageDef, TaskType
 from holdfast.settings import Settings
+
+_HOLD = "keep the tenant's line closed while a task is not settled, also while it waits"
+
+
+class DeclareOptions(TypedDict, total=False):
+    """The options that a task and a workflow share."""
+
+    queue: Annotated[str, Option("default", "the queue of its tasks")]
+    keep: Annotated[
+        float | str | None,
+        Option(None, "how long a record stays after its task has settled; None: the setting"),
+    ]
+    effects: Annotated[
+        str,
+        Option("task", '"task" or "key": what ctx.key goes by; with "key" each submit needs one'),
+    ]
+
+
+class TaskOptions(DeclareOptions, total=False):
+    retry: Annotated[Retry | None, Option(None, "the repeats of a failed attempt; None: Retry()")]
+    timeout: Annotated[
+        float | str | None, Option(None, "the longest time of one attempt; None: the setting")
+    ]
+    hold: Annotated[bool, Option(False, _HOLD)]
+
+
+class WorkflowOptions(DeclareOptions, total=False):
+    retry: Annotated[
+        Retry | None, Option(None, "for stages that have none of their own; None: Retry()")
+    ]
+    hold: Annotated[bool, Option(True, _HOLD)]
+    on_invalid: Annotated[
+        str, Option(SUSPEND, '"suspend" or "restart", for a checkpoint that is no longer good')
+    ]
+    checkpoint_max_age: Annotated[
+        float | str | None, Option(None, "an older checkpoint is no good; None: none is too old")
+    ]
 
 
 def define_type(
     settings: Settings,
     name: str,
+    terms: TaskOptions | WorkflowOptions,
     *,
     payload: Any,
     result: Codec[Any],
-    queue: str,
-    hold: bool,
-    keep: float | str | None,
     workflow: bool,
-    effects: str = "task",
     checkpoints: Policy = DEFAULT,
 ) -> TaskType:
+    keep, effects = terms["keep"], terms["effects"]
     if effects not in ("task", "key"):
         raise DeclarationError(f'effects={effects!r}: write "task" or "key"')
     return TaskType(
         name=name,
         payload=Codec(payload, limit_bytes=settings.payload_limit),
         result=result,
-        queue=names.check("queue", queue),
-        hold=hold,
+        queue=names.check("queue", terms["queue"]),
+        hold=terms["hold"],
         workflow=workflow,
         keep_seconds=settings.keep if keep is None else seconds(keep),
         checkpoints=checkpoints,

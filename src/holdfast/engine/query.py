@@ -104,13 +104,9 @@ class Query:
         from_checkpoint: bool = True,
         force: bool = False,
     ) -> Task:
-        task_id = await self._active(tenant)
-        if task_id is None:
+        [view] = await self._store().views.tenants([names.normalise(tenant)])
+        if view.active is None:
             raise TaskNotFound(f"of tenant {tenant}")
         return await self._control.retry(
-            task_id, reason=reason, from_checkpoint=from_checkpoint, force=force
+            view.active, reason=reason, from_checkpoint=from_checkpoint, force=force
         )
-
-    async def _active(self, tenant: str) -> str | None:
-        [view] = await self._store().views.tenants([names.normalise(tenant)])
-        return view.active

@@ -133,12 +133,9 @@ class Submitter:
             raise HoldfastError(NOT_OPEN)
         self._registry.check()
         terms["callback"] = self._app.check_callback(terms.get("callback"))
-        if self._app.tracer.on:
-            with self._trace(declared, terms) as span:
-                ids = await self._many(declared, payloads, keys, terms)
-                span.tell(tasks=len(ids))
-        else:
+        with self._trace(declared, terms) as span:
             ids = await self._many(declared, payloads, keys, terms)
+            span.tell(tasks=len(ids))
         self._watch_queue(terms.get("queue") or declared.queue)
         return [Handle(self._app, task_id, declared.result) for task_id in ids]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 
+from holdfast.domain.error_text import clean
 from holdfast.domain.errors import InvalidInput, NoResult
 from holdfast.domain.task.task import Progress
-from holdfast.runtime.worker.failures import clean
 
 R = TypeVar("R")
 MESSAGE_LIMIT_CHARS = 200

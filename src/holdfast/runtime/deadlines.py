@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
 
 from holdfast.domain.backoff import doubled_seconds, shorten
+from holdfast.domain.durations import seconds as read_seconds
+from holdfast.domain.errors import ResultTimeout
 from holdfast.ports import Clock
+
+T = TypeVar("T")
 
 TRY_AGAIN_SECONDS = (0.05, 1.0)
 
@@ -33,6 +38,20 @@ async def wait_for_all(clock: Clock, tasks: Sequence[asyncio.Task[None]], second
 async def back_off(clock: Clock, chance: random.Random, tries: int) -> None:
     """Pause before a call of the store is tried again, longer after each failure."""
     await sleep(clock, shorten(doubled_seconds(TRY_AGAIN_SECONDS, tries), chance.random()))
+
+
+async def within(
+    clock: Clock, timeout: float | str | None, what: str, wait: Callable[[], Awaitable[T]]
+) -> T:
+    """Return what ``wait`` waits for; raise ResultTimeout about ``what`` if not in time."""
+    if timeout is None:
+        return await wait()
+    limit = read_seconds(timeout)
+    try:
+        async with deadline(clock, limit):
+            return await wait()
+    except TimeoutError:
+        raise ResultTimeout(what, limit) from None
 
 
 @asynccontextmanager

@@ -24,6 +24,8 @@ from holdfast.engine.declare import Submittable
 from holdfast.engine.handle import Handle
 from holdfast.ports import Filter
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.options import Rules, WorkerOptions
 from holdfast.runtime.worker.running_tasks import RunningStages
 from holdfast.runtime.worker.worker import Worker
@@ -143,15 +145,13 @@ class WorkerActor(Actor):
 
     async def main(self) -> None:
         profile = self.world.profile
-        self.worker = Worker(
+        env = WorkerEnvironment(
+            worker=self.name,
             store=faulty_store(self.line),
             registry=self.app.registry,
             clock=self.clock,
             chance=self.chance,
-            name=self.name,
-            threads=SimulatedThreads(self, self.chance, lambda: self.world.is_calm),
-            on_zombie=lambda held: self.zombie(held.task_id),
-            stages=RunningStages(),
+            outages=StoreOutages(self.clock),
             options=WorkerOptions(
                 slots=profile.slots,
                 queues=self.queues,
@@ -167,6 +167,12 @@ class WorkerActor(Actor):
                     hand_back_seconds=2.0,
                 ),
             ),
+        )
+        self.worker = Worker(
+            env,
+            threads=SimulatedThreads(self, self.chance, lambda: self.world.is_calm),
+            on_zombie=lambda held: self.zombie(held.task_id),
+            stages=RunningStages(),
         )
         await self.worker.start()
         await self.drain_asked.wait()

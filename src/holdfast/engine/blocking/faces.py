@@ -256,8 +256,12 @@ class Blocking(Face[Holdfast]):
     @contextmanager
     def running(self, workers: int = 1, **options: Any) -> Iterator[Blocking]:
         """Open, with workers in the loop thread."""
-        with self._thread.inside(self._part.running(workers, **options)):
+        entered = self._part.running(workers, **options)
+        self._thread.enter(entered)
+        try:
             yield self
+        finally:
+            self._thread.leave(entered)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run any coroutine of the app on its loop and wait for it."""

@@ -6,8 +6,8 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.domain.errors import HoldfastError
@@ -30,16 +30,8 @@ class LoopThread:
         self._opening = threading.RLock()
         self._opened_by_itself = False
 
-    @contextmanager
-    def inside(self, entered: AbstractAsyncContextManager[Any]) -> Iterator[None]:
-        """Enter and leave an async context of the app on the loop."""
-        self.enter(entered)
-        try:
-            yield
-        finally:
-            self.leave(entered)
-
     def enter(self, entered: AbstractAsyncContextManager[Any]) -> None:
+        """Enter an async context of the app on the loop."""
         with self._opening:
             self._start()
             try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.domain import bulk
 from holdfast.domain.bulk import BulkCommand, Canary
-from holdfast.domain.durations import seconds
-from holdfast.domain.errors import BulkNotFound, InvalidInput, Refused, ResultTimeout
+from holdfast.domain.errors import BulkNotFound, InvalidInput, Refused
 from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.task import Task
 from holdfast.engine.actor_calls import ActorCalls
@@ -27,7 +27,7 @@ from holdfast.engine.bulk.order import (
 from holdfast.engine.handle import info_of as task_info_of
 from holdfast.engine.operations.expired_checkpoints import Forecast, forecast
 from holdfast.ports import Detail, Filter
-from holdfast.runtime.deadlines import deadline
+from holdfast.runtime.deadlines import within
 
 if TYPE_CHECKING:
     pass
@@ -120,12 +120,12 @@ class Bulks(ActorCalls):
             from_checkpoint=from_checkpoint,
             by=self._by_reason(reason),
         )
-        return self._handle(await requests.start(self._app, order, key))
+        return BulkHandle(self, await requests.start(self._app, order, key))
 
     async def get(self, bulk_id: str) -> BulkHandle:
         """Return the handle of a bulk action; BulkNotFound if there is none."""
         await self.detail(bulk_id)
-        return self._handle(bulk_id)
+        return BulkHandle(self, bulk_id)
 
     async def find(self, *, limit: int = 20, cursor: str | None = None) -> BulkPage:
         """Return a page of bulk actions, the newest first."""
@@ -152,19 +152,9 @@ class Bulks(ActorCalls):
 
     async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:
         await self.detail(bulk_id)
-        if timeout is None:
-            await self._app.waiters.wait_for_rest(bulk_id)
-            return info_of(await self.detail(bulk_id))
-        limit = seconds(timeout)
-        try:
-            async with deadline(self._app.clock, limit):
-                await self._app.waiters.wait_for_rest(bulk_id)
-        except TimeoutError:
-            raise ResultTimeout(bulk_id, limit) from None
+        wait = partial(self._app.waiters.wait_for_rest, bulk_id)
+        await within(self._app.clock, timeout, bulk_id, wait)
         return info_of(await self.detail(bulk_id))
-
-    def _handle(self, bulk_id: str) -> BulkHandle:
-        return BulkHandle(self, bulk_id)
 
 
 class BulkHandle:

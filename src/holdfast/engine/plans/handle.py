@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.domain.durations import seconds
-from holdfast.domain.errors import PlanNotFound, ResultTimeout
+from holdfast.domain.errors import PlanNotFound
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import ENDED, MemberState, Plan, PlanCommand, PlanStatus
 from holdfast.domain.plan.rollout import soaks_seconds
 from holdfast.encoding.codec import UntypedCodec
 from holdfast.engine.operations.expired_checkpoints import Forecast, forecast_of_plan
 from holdfast.engine.plans.control import PlanControl
-from holdfast.runtime.deadlines import deadline
+from holdfast.runtime.deadlines import within
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
@@ -115,17 +115,8 @@ class PlanHandle:
 
     async def wait(self, timeout: float | str | None = None) -> PlanInfo:
         """Wait until the plan has ended or waits for a person; ResultTimeout if not in time."""
-        if timeout is None:
-            return await self._wait()
-        limit = seconds(timeout)
-        try:
-            async with deadline(self._app.clock, limit):
-                return await self._wait()
-        except TimeoutError:
-            raise ResultTimeout(f"plan {self.id}", limit) from None
-
-    async def _wait(self) -> PlanInfo:
-        return await self._app.waiters.wait_for_plan(self.id, self._info_at_rest)
+        wait = partial(self._app.waiters.wait_for_plan, self.id, self._info_at_rest)
+        return await within(self._app.clock, timeout, f"plan {self.id}", wait)
 
     async def _info_at_rest(self, _: str) -> PlanInfo | None:
         plan = await self._plan()

@@ -35,7 +35,6 @@ from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.handle import Handle
 from holdfast.engine.operations.switches import intake_is_paused
 from holdfast.engine.triggers.declared_triggers import zone_of
-from holdfast.ports import TriggerStore
 from holdfast.runtime import new_task
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -51,7 +50,7 @@ Decision = Callable[[Trigger, OperatorRequest], TriggerChange]
 
 class TriggerControl(ActorCalls):
     async def load(self, trigger_id: str) -> Trigger:
-        trigger = await self._triggers.find(names.normalise(trigger_id))
+        trigger = await self._app.store.triggers.find(names.normalise(trigger_id))
         if trigger is None:
             raise TriggerNotFound(trigger_id)
         return trigger
@@ -68,7 +67,8 @@ class TriggerControl(ActorCalls):
         async def write(trigger: Trigger) -> Trigger | None:
             if trigger.asked == ask.request:
                 return trigger  # it was written, and its answer was lost
-            [outcome] = await self._triggers.apply([decision(trigger, ask)], depth_limit=limit)
+            change = decision(trigger, ask)
+            [outcome] = await app.store.triggers.apply([change], depth_limit=limit)
             if isinstance(outcome, NoRoom):
                 raise await self._no_room(outcome.queue)
             return outcome.trigger if isinstance(outcome, Changed) else None
@@ -139,10 +139,6 @@ class TriggerControl(ActorCalls):
     @property
     def app(self) -> Holdfast:
         return self._app
-
-    @property
-    def _triggers(self) -> TriggerStore:
-        return self._app.store.triggers
 
 
 class TriggerHandle(Generic[R]):

@@ -178,9 +178,9 @@ class Timed(Generic[P]):
             return self._decorator(verb, schedule, defined, terms)
         body = self.declared.payload.encode(None if payload is NOT_GIVEN else payload)
         defined = msgspec.structs.replace(defined, payload=msgspec.Raw(body))
-        return self._add_trigger(
-            TriggerDef(name=self._trigger_name(terms, verb), definition=defined)
-        )
+        name = self._trigger_name(terms, verb)
+        self._app.registry.add_trigger(TriggerDef(name=name, definition=defined))
+        return name
 
     def _decorator(
         self, verb: str, schedule: Schedule, defined: Definition, terms: TriggerTerms
@@ -190,7 +190,7 @@ class Timed(Generic[P]):
         def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
             name = self._trigger_name(terms, getattr(make, "__name__", verb))
             made = _maker(make, self.declared, zone_of(schedule))
-            self._add_trigger(TriggerDef(name=name, definition=defined, make=made))
+            registry.add_trigger(TriggerDef(name=name, definition=defined, make=made))
             registry.found_payload(id(decorate))
             return make
 
@@ -200,10 +200,6 @@ class Timed(Generic[P]):
 
     def _trigger_name(self, terms: TriggerTerms, default: str) -> str:
         return names.normalise(terms.get("name") or f"{self.declared.name}.{default}")
-
-    def _add_trigger(self, one: TriggerDef) -> str:
-        self._app.registry.add_trigger(one)
-        return one.name
 
 
 def define(

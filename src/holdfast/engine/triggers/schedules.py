@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.encoding.codec import UntypedCodec
 from holdfast.engine.actor_calls import ActorCalls
-from holdfast.engine.options import show_options
+from holdfast.engine.options import Option, show_options
 from holdfast.engine.triggers.control import TriggerControl, TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms, define
 from holdfast.ports import TriggerPage, TriggerStore
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+
+class ScheduleTerms(TriggerTerms, total=False):
+    replace: Annotated[
+        bool, Option(False, "whether a trigger of this name with another definition is replaced")
+    ]
 
 
 class Schedules(ActorCalls):
@@ -54,9 +60,7 @@ class Schedules(ActorCalls):
         when: datetime | float,
         send: Submittable[None, R],
         payload: None = None,
-        *,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]: ...
 
     @overload
@@ -65,24 +69,20 @@ class Schedules(ActorCalls):
         when: datetime | float,
         send: Submittable[P, R],
         payload: P,
-        *,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]: ...
 
-    @show_options(TriggerTerms)
+    @show_options(ScheduleTerms)
     async def at(
         self,
         when: datetime | float,
         send: Submittable[Any, R],
         payload: Any = None,
-        *,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]:
         """Make a trigger that fires once; a past time fires at once (``misfire="skip"`` refuses
         it)."""
-        return await self._put(times.once(when), send, payload, replace, terms)
+        return await self._put(times.once(when), send, payload, terms)
 
     @overload
     async def every(
@@ -92,8 +92,7 @@ class Schedules(ActorCalls):
         payload: None = None,
         *,
         start: datetime | float | None = None,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]: ...
 
     @overload
@@ -104,11 +103,10 @@ class Schedules(ActorCalls):
         payload: P,
         *,
         start: datetime | float | None = None,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]: ...
 
-    @show_options(TriggerTerms)
+    @show_options(ScheduleTerms)
     async def every(
         self,
         interval: float | str,
@@ -116,8 +114,7 @@ class Schedules(ActorCalls):
         payload: Any = None,
         *,
         start: datetime | float | None = None,
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]:
         """Make a trigger that fires at ``start`` and at each interval after it.
 
@@ -129,7 +126,7 @@ class Schedules(ActorCalls):
         if start is None:
             first = float(round(now + schedule.seconds))
             schedule = Every(seconds=schedule.seconds, start=first)
-        return await self._put(schedule, send, payload, replace, terms, any_start=start is None)
+        return await self._put(schedule, send, payload, terms, any_start=start is None)
 
     @overload
     async def cron(
@@ -139,8 +136,7 @@ class Schedules(ActorCalls):
         payload: None = None,
         *,
         tz: str = "UTC",
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]: ...
 
     @overload
@@ -151,11 +147,10 @@ class Schedules(ActorCalls):
         payload: P,
         *,
         tz: str = "UTC",
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]: ...
 
-    @show_options(TriggerTerms)
+    @show_options(ScheduleTerms)
     async def cron(
         self,
         expression: str,
@@ -163,12 +158,11 @@ class Schedules(ActorCalls):
         payload: Any = None,
         *,
         tz: str = "UTC",
-        replace: bool = False,
-        **terms: Unpack[TriggerTerms],
+        **terms: Unpack[ScheduleTerms],
     ) -> TriggerHandle[R]:
         """Make a trigger that fires by the wall clock of the zone ``tz`` (docs: clock changes)."""
         schedule = times.cron(expression, tz=tz, now=self._app.clock.now())
-        return await self._put(schedule, send, payload, replace, terms)
+        return await self._put(schedule, send, payload, terms)
 
     async def get(self, name: str, *, tenant: str | None = None) -> TriggerHandle[Any]:
         """Return the trigger of this name (and tenant, if it has one) or id, or TriggerNotFound."""
@@ -177,7 +171,9 @@ class Schedules(ActorCalls):
         trigger = await self._triggers.find(trigger_id)
         if trigger is None:
             raise TriggerNotFound(trigger_id)
-        return self._handle(trigger)
+        known = self._app.registry.find(trigger.target)
+        result = UntypedCodec() if known is None else known.result
+        return TriggerHandle(self._control, trigger.id, result)
 
     async def list(
         self, *, statuses: Sequence[TriggerStatus] = (), tenant: str | None = None
@@ -219,12 +215,12 @@ class Schedules(ActorCalls):
         schedule: Schedule,
         send: Submittable[Any, R],
         payload: Any,
-        replaces: bool,
-        terms: TriggerTerms,
+        terms: ScheduleTerms,
         *,
         any_start: bool = False,
     ) -> TriggerHandle[R]:
         self._app.registry.check()
+        replaces = terms.pop("replace", False)
         body = send.declared.payload.encode(payload)
         wanted = define(send.declared, schedule, body, terms, declared=False)
         name = terms.get("name") or new_id(self._app.clock, self._app.chance)
@@ -266,12 +262,6 @@ class Schedules(ActorCalls):
             "chance": chance.random(),
             "request": new_id(self._app.clock, chance),
         }
-
-    def _handle(self, trigger: Trigger) -> TriggerHandle[Any]:
-        known = self._app.registry.find(trigger.target)
-        return TriggerHandle(
-            self._control, trigger.id, UntypedCodec() if known is None else known.result
-        )
 
 
 def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:

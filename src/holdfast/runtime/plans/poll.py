@@ -23,7 +23,7 @@ class TaskPoll:
         self._clock, self._busy = clock, busy
         self._polled_again_at = clock.steady()
         self._unseen: list[int] = []  # at rest when the plan was loaded, and not polled since
-        self._goes_on = False
+        self.goes_on = False  # the next step polls more tasks that rest
         self._turn = self._rest_turn = 0
 
     def begin(self, snapshot: PlanSnapshot) -> None:
@@ -34,11 +34,6 @@ class TaskPoll:
     def is_complete(self) -> bool:
         """Return whether every task that rested when the plan was loaded has been polled."""
         return not self._unseen
-
-    @property
-    def goes_on(self) -> bool:
-        """Return whether the next step polls more tasks that rest."""
-        return self._goes_on
 
     def indexes(self, snapshot: PlanSnapshot) -> Iterable[int]:
         """Return the tasks that this step loads."""
@@ -53,7 +48,7 @@ class TaskPoll:
         is_paused = snapshot.plan.status is PlanStatus.PAUSED
         polled = {index for index, task in tasks.items() if not (is_paused and task.moving)}
         left = [index for index in self._unseen if index not in polled]
-        self._goes_on = 0 < len(left) < len(self._unseen)
+        self.goes_on = 0 < len(left) < len(self._unseen)
         self._unseen = left
 
     def _slotted_tasks(self, snapshot: PlanSnapshot) -> Iterable[int]:

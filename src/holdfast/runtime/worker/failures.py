@@ -18,8 +18,6 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.task.task import Failure, FailureKind, Task
 
-__all__ = ["clean", "deciding", "describe", "stated_failure", "summary"]
-
 log = logging.getLogger("holdfast.executor")
 
 MESSAGE_LIMIT_CHARS = 2_000

@@ -27,11 +27,6 @@ def watch(loop: asyncio.AbstractEventLoop) -> None:
     Forks.loops.add(loop)
 
 
-def generation() -> int:
-    """Return a number that differs from that of the process which forked this one."""
-    return Forks.generation
-
-
 def end_child(error: BaseException | None = None) -> NoReturn:
     """End this process at once, with the code of a SystemExit: what is open is its parent's."""
     code = 0 if error is None else 1

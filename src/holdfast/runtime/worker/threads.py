@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from holdfast.runtime.worker import forks
+from holdfast.runtime.worker.forks import Forks, end_child
 
 
 class Raised(Exception):
@@ -32,7 +32,7 @@ class DaemonThreads:
     async def run(self, call: Callable[[], Any]) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        context, began_in = contextvars.copy_context(), forks.generation()
+        context, began_in = contextvars.copy_context(), Forks.generation
 
         def work() -> None:
             value: Any = None
@@ -41,8 +41,8 @@ class DaemonThreads:
                 value = context.run(call)
             except BaseException as raised:
                 error = raised
-            if forks.generation() != began_in:
-                forks.end_child(error)
+            if Forks.generation != began_in:
+                end_child(error)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_settle, future, value, error)
 

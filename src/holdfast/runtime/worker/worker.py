@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import socket
 from collections.abc import Awaitable, Callable
 from itertools import count
 
-from holdfast.clock import new_id
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task import decide
 from holdfast.domain.task.events import TaskProgress
-from holdfast.ports import Beat, Claimed, Clock, Renewal, Store
-from holdfast.ports.tracing import NO_TRACER, Tracer
-from holdfast.registry import Registry
+from holdfast.ports import Beat, Claimed, Renewal
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.deadlines import back_off
 from holdfast.runtime.plans.service import PlanService
@@ -31,7 +27,6 @@ from holdfast.runtime.services.pruner import Pruner
 from holdfast.runtime.services.sealer import Sealer
 from holdfast.runtime.services.supervisor import Supervisor
 from holdfast.runtime.services.timers import Timers
-from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker import forks
 from holdfast.runtime.worker.attempt import Attempts, Deadlines
 from holdfast.runtime.worker.claimer import Claimer
@@ -39,7 +34,6 @@ from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.executor import Executor, HeldTenants
 from holdfast.runtime.worker.heartbeat import Heartbeat, leave_running
 from holdfast.runtime.worker.meter import Meter
-from holdfast.runtime.worker.options import WorkerOptions
 from holdfast.runtime.worker.outage_groups import OutageGroups
 from holdfast.runtime.worker.running_tasks import (
     PROCESS_STAGES,
@@ -56,45 +50,27 @@ from holdfast.runtime.worker.threads import DaemonThreads, Threads
 class Worker:
     def __init__(
         self,
+        env: WorkerEnvironment,
         *,
-        store: Store,
-        registry: Registry,
-        clock: Clock,
-        chance: random.Random,
-        options: WorkerOptions,
-        name: str | None = None,
         threads: Threads | None = None,
         on_zombie: Callable[[RunningTask], None] | None = None,
         on_progress: Callable[[TaskProgress], None] | None = None,
         on_drained: Callable[[], None] | None = None,
         isolate: Isolate | None = None,
         stages: RunningStages = PROCESS_STAGES,
-        tracer: Tracer = NO_TRACER,
     ) -> None:
-        self._host = socket.gethostname()
-        # Unique per incarnation: a restarted worker is not the one that held the lease.
-        self.name = name or f"{self._host}-{os.getpid()}-{new_id(clock, chance)[-8:]}"
-        env = self._env = WorkerEnvironment(
-            worker=self.name,
-            store=store,
-            registry=registry,
-            clock=clock,
-            chance=chance,
-            outages=StoreOutages(clock),
-            options=options,
-            tracer=tracer,
-        )
-        self._store, self._options, self._stages = store, options, stages
-        self._started_at = clock.now()
+        self.name, self._env, self._stages = env.worker, env, stages
+        self._store, self._options = env.store, env.options
+        self._host, self._started_at = socket.gethostname(), env.clock.now()
         self._on_progress = on_progress
         self._loop = asyncio.get_running_loop()
         self._services: list[asyncio.Task[None]] = []
         self._drain_asked = asyncio.Event()
         self._outage_groups = OutageGroups(env)
-        self._running = RunningTasks(lease_seconds=options.lease_seconds, stages=stages)
+        self._running = RunningTasks(lease_seconds=env.options.lease_seconds, stages=stages)
         self._held_tenants = HeldTenants()
         self._meter = Meter(env)
-        self._deadlines = Deadlines(clock, self._running.snapshot)
+        self._deadlines = Deadlines(env.clock, self._running.snapshot)
         self._heartbeat = Heartbeat(
             env,
             running=self._running,
@@ -106,7 +82,7 @@ class Worker:
         self._claimer = self._new_claimer(isolate)
         self._plans = PlanService(env)
         self._declared = DeclaredTriggers(env, self._announce)
-        self._scheduler = Scheduler(env, self._declared) if options.schedules else None
+        self._scheduler = Scheduler(env, self._declared) if env.options.schedules else None
         self._drain_watch = DrainWatch(env, self, self._held_tenants, on_drained)
         self._shutdown = Shutdown(
             env,
