@@ -282,8 +282,8 @@ class Holdfast:
         Tasks, triggers and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run``
         only counts.
         """
-        asked = retention.asked_for(kinds, terms, self.settings.lease, APP)
-        return await asked.carry_out(self.store, self.clock)
+        order = retention.new_order(kinds, terms, self.settings.lease, APP)
+        return await order.carry_out(self.store, self.clock)
 
     @property
     def blocking(self) -> Blocking:

@@ -42,8 +42,8 @@ class Query:
         views = await store.views.tenants([names.normalise(tenant) for tenant in tenants])
         tasks = await store.views.load([view.active for view in views if view.active])
         active = {task.id: task for task in tasks if task is not None}
-        found = (self._status(view, active.get(view.active or "")) for view in views)
-        return await asyncio.gather(*found)
+        statuses = (self._status(view, active.get(view.active or "")) for view in views)
+        return await asyncio.gather(*statuses)
 
     async def _status(self, view: TenantView, task: Task | None) -> TenantStatus:
         return TenantStatus(

@@ -69,10 +69,12 @@ def _classes_fit(payload: Any, wanted: Any) -> bool:
         related = issubclass(kind, base)
     except TypeError:  # a protocol that cannot be asked
         return True
-    given, asked = get_args(payload), get_args(wanted)
-    if not related or len(given) != len(asked):
+    given, wanted_args = get_args(payload), get_args(wanted)
+    if not related or len(given) != len(wanted_args):
         return related
-    return all(fits(one, two) or fits(two, one) for one, two in zip(given, asked, strict=True))
+    return all(
+        fits(one, two) or fits(two, one) for one, two in zip(given, wanted_args, strict=True)
+    )
 
 
 def _takes_context(given: Any) -> bool:

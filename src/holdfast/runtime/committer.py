@@ -69,18 +69,18 @@ class Gather(Generic[T, R]):
             if len(wanted) == 1:
                 _fail(wanted, error)
                 return
-            for one in wanted:  # one of them spoils it; a repeat of the others does no harm
-                await self._send_batch([one])
+            for item in wanted:  # one of them spoils it; a repeat of the others does no harm
+                await self._send_batch([item])
             return
         except BaseException:  # the sender was cancelled: whether it was written, nobody can tell
             for _, future in wanted:
                 future.cancel()
             raise
-        for one, answer in zip(wanted, answers, strict=True):
+        for item, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, StoreError):
-                _fail([one], answer)
-            elif not one[1].done():
-                one[1].set_result(answer)
+                _fail([item], answer)
+            elif not item[1].done():
+                item[1].set_result(answer)
 
 
 class Committer:

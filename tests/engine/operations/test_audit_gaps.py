@@ -35,7 +35,7 @@ class World:
         await self.store.admin.prune(Kept.AUDIT, older_than_seconds=0, limit=count, dry_run=False)
 
     async def prune(self, older_than: str) -> None:
-        asked = retention.asked_for([Kept.AUDIT], {"older_than": older_than}, 30.0, By(actor="bob"))
+        asked = retention.new_order([Kept.AUDIT], {"older_than": older_than}, 30.0, By(actor="bob"))
         await retention.delete(self.store, self.clock, asked)
 
     async def missing(self) -> Missing | None:

@@ -86,7 +86,7 @@ def blocking_list(
     """Derive a method that waits for all that the async one yields."""
 
     async def collect(part: T, *arguments: A.args, **options: A.kwargs) -> list[R]:
-        return [one async for one in method(part, *arguments, **options)]
+        return [item async for item in method(part, *arguments, **options)]
 
     return _derive(wraps(method)(collect))
 
@@ -103,6 +103,6 @@ def _derive(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., An
 def face_of(thread: LoopThread, answer: Any) -> Any:
     """Return the blocking face of a handle, or of each in a list; anything else as it is."""
     if isinstance(answer, list):
-        return [face_of(thread, one) for one in answer]
+        return [face_of(thread, item) for item in answer]
     face = Face.faces.get(type(answer))
     return answer if face is None else face(thread, answer)

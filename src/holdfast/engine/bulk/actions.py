@@ -52,28 +52,28 @@ class Acting:
 
     async def _try(self, part: Sequence[Picked]) -> list[Picked]:
         """Write the command, and return the tasks that changed between their load and the write."""
-        tasks = await self._store.views.load([one.task_id for one in part])
+        tasks = await self._store.views.load([pick.task_id for pick in part])
         picked, batch = list[Picked](), list[Transition]()
-        for one, task in zip(part, tasks, strict=True):
+        for pick, task in zip(part, tasks, strict=True):
             if task is None:
                 self._gone += 1
-            elif (decided := await self._decide(one, task)) is not None:
-                picked.append(one)
+            elif (decided := await self._decide(pick, task)) is not None:
+                picked.append(pick)
                 batch.append(decided)
         outcomes = await self._store.tasks.apply(batch) if batch else []
         again = list[Picked]()
-        for one, transition, outcome in zip(picked, batch, outcomes, strict=True):
+        for pick, transition, outcome in zip(picked, batch, outcomes, strict=True):
             task = transition.before
             if isinstance(outcome, Applied):
                 self._took(task)
             elif (error := operate.refusal_error(outcome)) is not None:
                 await self._refuse(task, error)
             else:
-                again.append(one)
+                again.append(pick)
         return again
 
-    async def _decide(self, one: Picked, task: Task) -> Transition | None:
-        order, as_picked = self._order, task.version == one.version
+    async def _decide(self, pick: Picked, task: Task) -> Transition | None:
+        order, as_picked = self._order, task.version == pick.version
         if not as_picked and await self._was_mine(task):
             self._took(task)
             return None
@@ -119,5 +119,5 @@ class Acting:
         save."""
         detail = await self._store.views.detail(task.id)
         events = detail.events if detail else ()
-        found = (getattr(event, "by", None) for event in reversed(events))
-        return any(isinstance(by, By) and by.actor == self._by.actor for by in found)
+        actors = (getattr(event, "by", None) for event in reversed(events))
+        return any(isinstance(by, By) and by.actor == self._by.actor for by in actors)

@@ -54,19 +54,19 @@ class Bulks(ActorCalls):
         from_checkpoint: bool = True,
     ) -> BulkPreview:
         """Return what the action would do if it were started now; nothing is written."""
-        asked = _command(command)
-        where = check_filter(asked, where, everything=everything)
+        bulk_command = _command(command)
+        where = check_filter(bulk_command, where, everything=everything)
         matching, more, tasks = await rounds.matching_of(self._app.store, where)
         ask = OperatorRequest(by=self._by, now=self._app.clock.now(), request="preview")
 
         def is_refused(task: Task) -> bool:
             try:
-                bulk.decision(asked, task, ask, force=force, from_checkpoint=from_checkpoint)
+                bulk.decision(bulk_command, task, ask, force=force, from_checkpoint=from_checkpoint)
             except Refused:
                 return True
             return False
 
-        ahead = await self._forecast(asked, tasks, from_checkpoint=from_checkpoint)
+        ahead = await self._forecast(bulk_command, tasks, from_checkpoint=from_checkpoint)
         return BulkPreview(
             matching=matching,
             more=more,
@@ -109,12 +109,12 @@ class Bulks(ActorCalls):
 
         The same key with the same order returns the action that was started before.
         """
-        asked = _command(command)
+        bulk_command = _command(command)
         order = BulkOrder(
-            command=asked,
-            where=check_filter(asked, where, everything=everything),
+            command=bulk_command,
+            where=check_filter(bulk_command, where, everything=everything),
             rate=bulk.check_rate(rate),
-            canary=None if canary is None else bulk.check_canary(asked, canary),
+            canary=None if canary is None else bulk.check_canary(bulk_command, canary),
             limit=check_limit(limit),
             force=force,
             from_checkpoint=from_checkpoint,
@@ -134,8 +134,8 @@ class Bulks(ActorCalls):
         details = await asyncio.gather(
             *(self._app.store.views.detail(task.id) for task in page.tasks)
         )
-        found = tuple(info_of(detail) for detail in details if detail is not None)
-        return BulkPage(bulks=found, cursor=page.cursor)
+        bulks = tuple(info_of(detail) for detail in details if detail is not None)
+        return BulkPage(bulks=bulks, cursor=page.cursor)
 
     async def detail(self, bulk_id: str) -> Detail:
         """Return the record of the task that carries the action out."""

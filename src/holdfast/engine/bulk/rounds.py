@@ -200,14 +200,14 @@ async def matching_of(
     store: Store, where: Filter, until: float = inf
 ) -> tuple[int, bool, list[Task]]:
     """Return how many tasks match, whether there are more, and the tasks that were loaded."""
-    found, cursor = list[Task](), None
+    tasks, cursor = list[Task](), None
     for _ in range(COUNT_LIMIT // PAGE):
         page = await store.views.find(where, limit=PAGE, cursor=cursor)
-        found += [task for task in page.tasks if _is_meant(task, until)]
+        tasks += [task for task in page.tasks if _is_meant(task, until)]
         cursor = page.cursor
         if cursor is None:
             break
-    return len(found), cursor is not None, found
+    return len(tasks), cursor is not None, tasks
 
 
 def _is_meant(task: Task, until: float) -> bool:

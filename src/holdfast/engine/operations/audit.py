@@ -40,30 +40,30 @@ def format_link(anchor: Anchor) -> str:
 
 
 def anchor_from(text: str) -> Anchor:
-    found = _HEAD.fullmatch(text)
-    if found is None:
+    match = _HEAD.fullmatch(text)
+    if match is None:
         raise InvalidInput(f"a head is NUMBER:HASH, as `audit verify` prints it, not {text!r}")
-    return Anchor(seq=int(found[1]), hash=found[2])
+    return Anchor(seq=int(match[1]), hash=match[2])
 
 
 async def entries_from(
     store: Store, start: int, limit: int, task_id: str | None
 ) -> tuple[Sequence[Audit], int | None]:
     """Return up to ``limit`` entries, and where the next ones begin; a call is bounded."""
-    found: list[Audit] = []
+    entries: list[Audit] = []
     size = PAGE if task_id else limit + 1
     at = start
     for _ in range(LOOKS):
         page = await store.admin.audits(limit=size, cursor=str(at))
         for entry in page:
-            if len(found) == limit:
-                return found, at
+            if len(entries) == limit:
+                return entries, at
             at += 1
             if task_id in (None, entry.task_id):
-                found.append(entry)
+                entries.append(entry)
         if len(page) < size:
-            return found, None
-    return found, at
+            return entries, None
+    return entries, at
 
 
 async def verify(
@@ -118,8 +118,8 @@ async def compare_with_note(store: Store, verdict: ChainVerdict, noted: Anchor) 
     broken = _below(noted, page.base) or _differing_link(noted, page.links)
     if broken is None and noted.seq > page.head.seq:
         broken = _at_end(page, page.head, noted)
-    found = [one for one in (verdict.broken, broken) if one is not None]
-    return replace(verdict, broken=min(found, key=lambda one: one.seq, default=None))
+    breaks = [found for found in (verdict.broken, broken) if found is not None]
+    return replace(verdict, broken=min(breaks, key=lambda found: found.seq, default=None))
 
 
 def _beside(page: Chain) -> Break | None:

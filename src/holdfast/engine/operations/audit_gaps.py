@@ -60,9 +60,9 @@ class Evidence:
             entry = link.entry
             if entry.command != "prune" or entry.refused:
                 continue
-            if (found := _PRUNED.search(entry.after)) is not None:
-                count, pruned, gone = (int(one or 0) for one in found.groups()[:3])
-                newest = float(found[4]) if found[4] else None
+            if (match := _PRUNED.search(entry.after)) is not None:
+                count, pruned, gone = (int(number or 0) for number in match.groups()[:3])
+                newest = float(match[4]) if match[4] else None
                 self._prunes.append(_Prune(entry, count, pruned, gone, newest))
 
     def count_pruned(self, keep_seconds: float = math.inf) -> int:
@@ -111,12 +111,12 @@ class Evidence:
 
     def _format_unexplained(self, kept: str, since: float) -> str:
         if self.base_at is not None:
-            found = f"they go up to {iso(self.base_at)}"
+            known = f"they go up to {iso(self.base_at)}"
         elif self.oldest_at is not None:
-            found = f"nobody noted their clean-up, and the oldest left is of {iso(self.oldest_at)}"
+            known = f"nobody noted their clean-up, and the oldest left is of {iso(self.oldest_at)}"
         else:
-            found = "nobody noted their clean-up, and no link is left"
-        return f"{found}; {kept} takes only what is older than {iso(since)}"
+            known = "nobody noted their clean-up, and no link is left"
+        return f"{known}; {kept} takes only what is older than {iso(since)}"
 
 
 async def before_prune(store: Store) -> str:

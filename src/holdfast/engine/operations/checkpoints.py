@@ -135,13 +135,13 @@ class Checkpoints(ActorCalls):
             body = None
             if payload is not NOT_GIVEN:
                 body = self._encode(detail, payload, from_view=from_view)
-            found = _checkpoint_of(detail) if sent is not None else None
-            had = found.custom_data if found else _plain(detail.data)
+            checkpoint = _checkpoint_of(detail) if sent is not None else None
+            had = checkpoint.custom_data if checkpoint else _plain(detail.data)
             kept = sent
             if sent is not None and from_view:
                 kept = _data(keep_hidden(sent, had, self._app.redactor))
             transition = amendment.amend(
-                detail.task, ask, Amendment(payload=body, data=kept), found, force=force
+                detail.task, ask, Amendment(payload=body, data=kept), checkpoint, force=force
             )
             changes = {}
             if body is not None:
@@ -176,13 +176,13 @@ class Checkpoints(ActorCalls):
         secrets."""
         audit = transition.audit
         assert audit is not None
-        told = msgspec.structs.replace(
+        entry = msgspec.structs.replace(
             audit,
             command=command or audit.command,
             before=f"{audit.before} {self._format_changes(changes, 0)}",
             after=f"{audit.after} {self._format_changes(changes, 1)}",
         )
-        return msgspec.structs.replace(transition, audit=told)
+        return msgspec.structs.replace(transition, audit=entry)
 
     def _format_changes(self, changes: Mapping[str, tuple[Any, Any]], side: int) -> str:
         hidden = self._app.redactor.value({name: pair[side] for name, pair in changes.items()})

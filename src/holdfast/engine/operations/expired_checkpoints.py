@@ -46,21 +46,23 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def outlook(
-    task: Task, found: Checkpoint | None, *, now: float, declared: TaskType | None = None
+    task: Task, checkpoint: Checkpoint | None, *, now: float, declared: TaskType | None = None
 ) -> Outlook | None:
     """Return what becomes of a task that is set going, or None where its checkpoint is good.
 
     ``declared``: its type in the present code, which is what counts; None: not known here."""
     if not task.continues_from_checkpoint:
         return None
-    if found is None:
+    if checkpoint is None:
         return Outlook(task_id=task.id, why="its checkpoint is gone", starts_over=False)
-    stages, restarts = task.stages, found.restarts
-    age = found.max_age_seconds if isinstance(found.max_age_seconds, float | int) else None
+    stages, restarts = task.stages, checkpoint.restarts
+    age = (
+        checkpoint.max_age_seconds if isinstance(checkpoint.max_age_seconds, float | int) else None
+    )
     if declared is not None:
         stages, age = declared.stage_names, declared.checkpoints.max_age_seconds
         restarts = declared.checkpoints.on_invalid != ckpt.SUSPEND
-    verdict, why = ckpt.judge(found, stages, now=now, max_age_seconds=age)
+    verdict, why = ckpt.judge(checkpoint, stages, now=now, max_age_seconds=age)
     if verdict is not CheckpointVerdict.INVALID:
         return None
     return Outlook(task_id=task.id, why=f"its checkpoint: {why}", starts_over=restarts)
@@ -71,10 +73,10 @@ def outlook_of(detail: Detail, *, now: float, find: Find = not_known) -> Outlook
     if not detail.task.continues_from_checkpoint:
         return None
     try:
-        found = None if detail.checkpoint is None else ckpt.decode(detail.checkpoint)
+        checkpoint = None if detail.checkpoint is None else ckpt.decode(detail.checkpoint)
     except SerialisationError:
         return None
-    return outlook(detail.task, found, now=now, declared=find(detail.task.type))
+    return outlook(detail.task, checkpoint, now=now, declared=find(detail.task.type))
 
 
 async def look_ahead(
@@ -83,10 +85,10 @@ async def look_ahead(
     if not task.continues_from_checkpoint:
         return None
     try:
-        found = await store.views.checkpoint(task.id)
+        checkpoint = await store.views.checkpoint(task.id)
     except SerialisationError:  # it is suspended again, and nothing is discarded
         return None
-    return outlook(task, found, now=now, declared=find(task.type))
+    return outlook(task, checkpoint, now=now, declared=find(task.type))
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):

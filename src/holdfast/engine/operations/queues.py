@@ -64,8 +64,8 @@ class Queues(ActorCalls):
         store, now = self._app.store, self._app.clock.now()
         by = self._by_reason(reason)
         return {
-            one: await switching.turn_queue(store, one, queue, on=on, by=by, now=now)
-            for one in switches
+            switch: await switching.turn_queue(store, switch, queue, on=on, by=by, now=now)
+            for switch in switches
         }
 
     async def names(self) -> set[str]:
@@ -77,7 +77,7 @@ class Queues(ActorCalls):
         return {
             *stats.by_queue,
             *stats.heads,
-            *(one.name for one in off if one.switch is not Switch.DRAIN),
+            *(setting.name for setting in off if setting.switch is not Switch.DRAIN),
             *(queue for worker in workers if worker.live for queue in worker.beat.queues),
             *named_here(app),
         }
@@ -90,13 +90,13 @@ def named_here(app: Holdfast) -> set[str]:
         *OWN_QUEUES,
         *app.settings.queue_names,
         *(queue for queue in app.settings.backlog if queue != "*"),
-        *(one.queue for one in types if one is not None),
+        *(declared.queue for declared in types if declared is not None),
     }
 
 
 def named_switches(queue: str, *, intake: bool, claiming: bool) -> tuple[Switch, ...]:
     """Return the switches that are named; none: both."""
-    named = tuple(one for one, wanted in zip(BOTH, (intake, claiming), strict=True) if wanted)
+    named = tuple(switch for switch, wanted in zip(BOTH, (intake, claiming), strict=True) if wanted)
     if not named and queue == notification.QUEUE:
         return (Switch.CLAIMING,)  # what it takes in cannot be refused
     return named or BOTH

@@ -78,7 +78,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool  # False: more are left
 
 
-def asked_for(
+def new_order(
     names: Iterable[Kept | str], terms: PruneTerms, lease_seconds: float, by: By
 ) -> PruneOrder:
     """Return a prune of the named kinds, each once; without any, of all kinds but the audit."""
@@ -96,40 +96,40 @@ def asked_for(
     )
 
 
-async def count(store: Store, asked: PruneOrder) -> Pruned:
+async def count(store: Store, order: PruneOrder) -> Pruned:
     """Count what would be deleted, and delete nothing."""
     counts = {
-        kind: await asked.step(store, kind, limit=COUNTED, dry_run=True) for kind in asked.kinds
+        kind: await order.step(store, kind, limit=COUNTED, dry_run=True) for kind in order.kinds
     }
     return Pruned(counts=counts, complete=_all_below(counts.values(), COUNTED))
 
 
-async def delete(store: Store, clock: Clock, asked: PruneOrder, show: Show | None = None) -> Pruned:
+async def delete(store: Store, clock: Clock, order: PruneOrder, show: Show | None = None) -> Pruned:
     """Delete it. It is written down afterwards, as a store that is full takes nothing before; and
     also when it breaks off."""
     pruned: dict[Kept, int] = {}
-    audit_before = await before_prune(store) if Kept.AUDIT in asked.kinds else ""
+    audit_before = await before_prune(store) if Kept.AUDIT in order.kinds else ""
     try:
-        for kind in asked.kinds:
-            await _delete_all(store, asked, kind, pruned, show)
+        for kind in order.kinds:
+            await _delete_all(store, order, kind, pruned, show)
     finally:
-        await _note(store, asked.entry(pruned, at=clock.now(), audit_before=audit_before))
+        await _note(store, order.entry(pruned, at=clock.now(), audit_before=audit_before))
     return Pruned(counts=pruned, complete=_all_below(pruned.values(), BATCH * BATCHES))
 
 
 async def _delete_all(
-    store: Store, asked: PruneOrder, kind: Kept, pruned: dict[Kept, int], show: Show | None
+    store: Store, order: PruneOrder, kind: Kept, pruned: dict[Kept, int], show: Show | None
 ) -> None:
     pruned[kind] = 0
     shown: AbstractContextManager[Callable[[int], None]] = nullcontext(lambda _: None)
     if show is not None:
-        shown = show(kind, await asked.step(store, kind, limit=COUNTED, dry_run=True))
+        shown = show(kind, await order.step(store, kind, limit=COUNTED, dry_run=True))
     with shown as deleted:
         for _ in range(BATCHES):
-            found = await asked.step(store, kind, limit=BATCH, dry_run=False)
-            pruned[kind] += found
+            deleted_now = await order.step(store, kind, limit=BATCH, dry_run=False)
+            pruned[kind] += deleted_now
             deleted(pruned[kind])
-            if found < BATCH:
+            if deleted_now < BATCH:
                 break
 
 

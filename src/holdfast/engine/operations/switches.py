@@ -21,7 +21,7 @@ HELD, FREE = "held", "free"
 
 async def active_switches(store: Store, now: float) -> list[SwitchSetting]:
     """Return what is switched off now; a hold that is over may still be stored."""
-    return [one for one in await store.admin.switches() if one.stands(now)]
+    return [setting for setting in await store.admin.switches() if setting.stands(now)]
 
 
 async def intake_is_paused(store: Store, queues: Collection[str]) -> str | None:
@@ -104,7 +104,7 @@ def format_hold_for_tenant(hold: SwitchSetting, now: float) -> str:
 async def draining(store: Store) -> frozenset[str]:
     """Return the workers that were asked to drain."""
     off = await store.admin.switches()
-    return frozenset(one.name for one in off if one.switch is Switch.DRAIN)
+    return frozenset(setting.name for setting in off if setting.switch is Switch.DRAIN)
 
 
 async def drain_worker(
@@ -112,7 +112,7 @@ async def drain_worker(
 ) -> bool:
     """Ask a worker to drain; False: it was asked already."""
     known = await store.views.workers(live_within_seconds=live_within_seconds)
-    if worker not in {one.beat.worker for one in known}:
+    if worker not in {worker_info.beat.worker for worker_info in known}:
         raise WorkerNotFound(worker)
     before = DRAINING if await _is_off(store, Switch.DRAIN, worker, now) else WORKING
     entry = _entry(f"worker:{worker}", "drain", by, now, (before, DRAINING))
@@ -121,7 +121,8 @@ async def drain_worker(
 
 async def _is_off(store: Store, switch: Switch, name: str, now: float) -> bool:
     return any(
-        (one.switch, one.name) == (switch, name) for one in await active_switches(store, now)
+        (setting.switch, setting.name) == (switch, name)
+        for setting in await active_switches(store, now)
     )
 
 

@@ -69,12 +69,14 @@ class Tenants(ActorCalls):
     async def find(self, tenant: str) -> SwitchSetting | None:
         """Return the tenant's hold: who, since when, why and until when."""
         tenant = names.check("tenant", tenant)
-        return next((one for one in await self.holds() if one.name == tenant), None)
+        return next((hold for hold in await self.holds() if hold.name == tenant), None)
 
     async def holds(self) -> list[SwitchSetting]:
         """Return all holds that are not over, by the tenants' names."""
-        found = await switches.active_switches(self._app.store, self._app.clock.now())
-        return sorted((one for one in found if one.switch is Switch.HOLD), key=lambda one: one.name)
+        settings = await switches.active_switches(self._app.store, self._app.clock.now())
+        return sorted(
+            (hold for hold in settings if hold.switch is Switch.HOLD), key=lambda hold: hold.name
+        )
 
 
 def _end(until: datetime | float | str | None, now: float) -> float | None:

@@ -42,19 +42,19 @@ async def page(
     store: Store, where: Filter, window: Window, *, limit: int, cursor: str | None = None
 ) -> TransitionPage:
     """Return the transitions of the tasks that match, whoever made them."""
-    found: list[HistoryStep] = []
-    last, looks = "", 0
+    shown: list[HistoryStep] = []
+    last, tasks = "", 0
     async for task_id, after in _tasks(store, _changed_since(where, window), cursor):
         for step in await _steps(store, task_id, after, window):
-            if len(found) == limit:
+            if len(shown) == limit:
                 return TransitionPage(
-                    transitions=tuple(found), cursor=_format_cursor(found, task_id)
+                    transitions=tuple(shown), cursor=_format_cursor(shown, task_id)
                 )
-            found.append(step)
-        last, looks = task_id, looks + 1
-        if looks == LOOKS:
-            return TransitionPage(transitions=tuple(found), cursor=f"{last}{_MARK}{_ALL}")
-    return TransitionPage(transitions=tuple(found), cursor=None)
+            shown.append(step)
+        last, tasks = task_id, tasks + 1
+        if tasks == LOOKS:
+            return TransitionPage(transitions=tuple(shown), cursor=f"{last}{_MARK}{_ALL}")
+    return TransitionPage(transitions=tuple(shown), cursor=None)
 
 
 async def of_task(
@@ -66,9 +66,9 @@ async def of_task(
         raise InvalidInput(f"{cursor!r} is a cursor of another task")
     if await store.views.detail(task_id) is None:
         raise TaskNotFound(task_id)
-    found = await _steps(store, task_id, after, window)
-    shown = found[:limit]
-    more = len(found) > limit
+    steps_left = await _steps(store, task_id, after, window)
+    shown = steps_left[:limit]
+    more = len(steps_left) > limit
     return TransitionPage(
         transitions=tuple(shown), cursor=_format_cursor(shown, task_id) if more else None
     )
@@ -89,10 +89,10 @@ async def _tasks(store: Store, where: Filter, cursor: str | None) -> AsyncIterat
         if after < _ALL:
             yield cursor, after
     while True:
-        found = await store.views.find(where, limit=TASKS, cursor=cursor)
-        for task in found.tasks:
+        page = await store.views.find(where, limit=TASKS, cursor=cursor)
+        for task in page.tasks:
             yield task.id, 0
-        cursor = found.cursor
+        cursor = page.cursor
         if cursor is None:
             return
 
@@ -105,9 +105,9 @@ async def _steps(store: Store, task_id: str, after: int, window: Window) -> list
     return [step for step in made if step.version > after and window.holds(step.at)]
 
 
-def _format_cursor(found: list[HistoryStep], task_id: str) -> str:
+def _format_cursor(shown: list[HistoryStep], task_id: str) -> str:
     """Write where a page ends: behind its last step, which may be one of the task before."""
-    last = found[-1]
+    last = shown[-1]
     return f"{last.task_id}{_MARK}{last.version if last.task_id == task_id else _ALL}"
 
 

@@ -126,7 +126,7 @@ class Plans(ActorCalls):
             [there] = await self._app.store.plans.load([plan_id])
             if there is None:  # else they may be busy with this very plan
                 raise TenantsBusy(plan_id, busy)
-        queues = {one.record.queue for one in tasks}
+        queues = {planned.record.queue for planned in tasks}
         if paused := await intake_is_paused(self._app.store, queues):
             raise IntakePaused(paused)  # before anything of it is there
         there = await self._create(plan, tasks)
@@ -176,7 +176,7 @@ class Plans(ActorCalls):
     # -- making
 
     async def _create(self, plan: Plan, tasks: Sequence[Planned]) -> Plan:
-        app, tenants = self._app, tuple(one.record.tenant for one in tasks)
+        app, tenants = self._app, tuple(planned.record.tenant for planned in tasks)
         made = new_ids(app.clock, app.chance, len(tasks))
         ids = tuple(
             app.store.partitioned_id(task_id, tenant=tenant, key=None)
@@ -196,8 +196,10 @@ class Plans(ActorCalls):
         for start in range(0, len(tasks), PART):
             part = slice(start, start + PART)
             batch = [
-                decide.submit(one.member(plan.id, number, task_id), one.payload, "", held=True)
-                for number, (one, task_id) in enumerate(
+                decide.submit(
+                    planned.member(plan.id, number, task_id), planned.payload, "", held=True
+                )
+                for number, (planned, task_id) in enumerate(
                     zip(tasks[part], kept.ids[part], strict=True), start=start + 1
                 )
             ]
@@ -215,19 +217,23 @@ class Plans(ActorCalls):
     async def _withdraw(self, plan: Plan) -> None:
         """Cancel the plan's tasks: it was cancelled while they went in, and its driver may miss
         some."""
-        reach = TaskGateway(self._app.store, self._app.clock, "")
+        gateway = TaskGateway(self._app.store, self._app.clock, "")
         kept = await self._app.store.plans.tasks(plan.id)
-        looks = (await reach.load(kept.ids if kept else ())).values()
-        held = [look.task for look in looks if look.task and look.status is Status.CREATED]
-        await reach.send(plan, [(task, Command.CANCEL) for task in held])
+        members = (await gateway.load(kept.ids if kept else ())).values()
+        held = [
+            member.task for member in members if member.task and member.status is Status.CREATED
+        ]
+        await gateway.send(plan, [(task, Command.CANCEL) for task in held])
 
     async def _busy(self, tasks: Sequence[Planned]) -> list[str]:
-        reach = TaskGateway(self._app.store, self._app.clock, "")
-        tenants = sorted({one.record.tenant for one in tasks if one.record.tenant is not None})
-        found: set[str] = set()
+        gateway = TaskGateway(self._app.store, self._app.clock, "")
+        tenants = sorted(
+            {planned.record.tenant for planned in tasks if planned.record.tenant is not None}
+        )
+        busy: set[str] = set()
         for start in range(0, len(tenants), PART):
-            found.update(await reach.busy({name: name for name in tenants[start : start + PART]}))
-        return sorted(found)
+            busy.update(await gateway.busy({name: name for name in tenants[start : start + PART]}))
+        return sorted(busy)
 
 
 def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: float) -> Plan:
@@ -238,10 +244,10 @@ def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: f
         raise InvalidPlan(f"the tasks of a plan are a list, not {type(tasks).__name__}")
     if not 0 < len(tasks) <= MOST:
         raise InvalidPlan(f"a plan has 1 to {MOST} tasks, not {len(tasks)}")
-    for one in tasks:
-        if not isinstance(one, Planned):
+    for planned in tasks:
+        if not isinstance(planned, Planned):
             how = "make it with .on(payload, tenant=…)"
-            raise InvalidPlan(f"{one!r} is not a task of a plan: {how}")
+            raise InvalidPlan(f"{planned!r} is not a task of a plan: {how}")
     if not options["repeat_tenants"]:
         _check_tenants(tasks)
     most = options["max_concurrency"]
@@ -268,7 +274,9 @@ def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: f
 
 
 def _check_tenants(tasks: Sequence[Planned]) -> None:
-    counts = Counter(one.record.tenant for one in tasks if one.record.tenant is not None)
+    counts = Counter(
+        planned.record.tenant for planned in tasks if planned.record.tenant is not None
+    )
     if twice := [tenant for tenant, count in counts.items() if count > 1]:
         shown = ", ".join(twice[:10]) + (", …" if len(twice) > 10 else "")
         raise InvalidPlan(f"tenants more than once: {shown} (repeat_tenants=True allows it)")
@@ -295,9 +303,9 @@ def _digest(plan: Plan, tasks: Sequence[Planned]) -> str:
     """Return a digest that is the same for the same tasks and terms."""
     terms = replace(plan, created_at=0.0, status_since=0.0, updated_at=0.0)
     whole = hashlib.blake2b(msgspec.json.encode(terms), digest_size=16)
-    for one in tasks:
-        record = one.record
-        digest = new_task.digest(record.type, one.payload, record.callback)
-        told = f"\n{record.tenant}\n{record.queue}\n{digest}"
-        whole.update(told.encode())
+    for planned in tasks:
+        record = planned.record
+        digest = new_task.digest(record.type, planned.payload, record.callback)
+        identity = f"\n{record.tenant}\n{record.queue}\n{digest}"
+        whole.update(identity.encode())
     return whole.hexdigest()

@@ -131,9 +131,12 @@ class TriggerControl(ActorCalls):
         return made
 
     def _declared_body(self, trigger: Trigger, now: float) -> bytes:
-        for one in self._app.registry.triggers.values():
-            if self._app.store.trigger_id(one.name, tenant=one.definition.tenant) == trigger.id:
-                return bytes(trigger.payload) if one.make is None else one.make(now)
+        for declared in self._app.registry.triggers.values():
+            if (
+                self._app.store.trigger_id(declared.name, tenant=declared.definition.tenant)
+                == trigger.id
+            ):
+                return bytes(trigger.payload) if declared.make is None else declared.make(now)
         raise InvalidInput(f"trigger {trigger.id} is declared in code, but not here; fire it there")
 
     @property

@@ -60,8 +60,8 @@ class DeclaredTriggers:
     def ids(self) -> dict[str, TriggerDef]:
         """Return the declared triggers by the id under which the store has them."""
         return {
-            self._store.trigger_id(one.name, tenant=one.definition.tenant): one
-            for one in self._registry.triggers.values()
+            self._store.trigger_id(declared.name, tenant=declared.definition.tenant): declared
+            for declared in self._registry.triggers.values()
         }
 
     def body(self, trigger: Trigger, declared: TaskType, fire_time: float) -> bytes:
