@@ -25,7 +25,7 @@ TITLE = "Holdfast"
 
 
 def routes() -> APIRouter:
-    """Every route. The application they are put into keeps the service in ``state.holdfast``."""
+    """Return every route; their application keeps the service in ``state.holdfast``."""
     router = APIRouter()
     for part in ALL:  # side by side: each router within a router costs every request a search
         router.routes.extend(part.routes)
@@ -34,7 +34,7 @@ def routes() -> APIRouter:
 
 
 def create_api(service: Service, *, workers: int = 0, **options: Any) -> FastAPI:
-    """An application of its own, which opens the engine with so many workers."""
+    """Return an application of its own, which opens the engine with so many workers."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -82,7 +82,7 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 def _document(api: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, made once."""
+    """Return the OpenAPI document, which is made once."""
     if api.openapi_schema is None:
         made = get_openapi(
             title=api.title, version=api.version, description=api.description, routes=api.routes

@@ -72,9 +72,9 @@ class TooManyRequests(HoldfastError, stored_name="TooManyRequests"):
     code = "too-many-requests"
 
     def __init__(
-        self, retry_seconds: float, says: str = "this token has sent too many requests"
+        self, retry_seconds: float, message: str = "this token has sent too many requests"
     ) -> None:
-        super().__init__(f"{says}; try again later")
+        super().__init__(f"{message}; try again later")
         self.retry_seconds = retry_seconds
 
 
@@ -99,17 +99,17 @@ class Caller:
     def sees(self, tenant: str | None) -> bool:
         return self.tenants is None or tenant in self.tenants
 
-    def tenant_for(self, asked: str | None) -> str | None:
-        """The tenant to submit for or to look at: who has one tenant only need not name it."""
+    def tenant_for(self, wanted: str | None) -> str | None:
+        """Return the tenant to submit for or to show: a token of one tenant need not name it."""
         if self.tenants is None:
-            return asked
-        if asked is None and len(self.tenants) == 1:
+            return wanted
+        if wanted is None and len(self.tenants) == 1:
             return next(iter(self.tenants))
-        if asked is None:
+        if wanted is None:
             raise InvalidInput("tenant: this token has several tenants, so name one of them")
-        if asked not in self.tenants:
+        if wanted not in self.tenants:
             raise Forbidden("this token is not for that tenant")
-        return asked
+        return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class RequestAdmission:
         return any(map(len, self._tokens()))
 
     async def admit(self, request: Request, need: Need) -> Caller:
-        """The one place where it is decided who may do what."""
+        """Decide who asks and whether they may: this is the one place."""
         if need.role is None and need.secret is None:
             return ANONYMOUS
         check_headers(request)
@@ -247,8 +247,8 @@ class RequestAdmission:
     def _slow_down(self, origin: str) -> None:
         """Refuse an address that has sent too many wrong tokens."""
         if wait := self._wait(f"wrong {origin}", WRONG_TOKENS_RATE):
-            says = "too many wrong tokens or secrets have come from this address"
-            raise TooManyRequests(wait, says)
+            message = "too many wrong tokens or secrets have come from this address"
+            raise TooManyRequests(wait, message)
 
     def _tokens(self) -> Sequence[Tokens]:
         if self.file is None:
@@ -286,8 +286,8 @@ class RequestAdmission:
             self._lines.say(logging.ERROR, "a refusal could not be written down: %s", failed)
 
     async def note_refusal(self, request: Request, error: Exception) -> None:
-        """A route has refused: by the tenants of the token, or because what was asked for is
-        another's, which its answer does not tell."""
+        """Note that a route has refused: by the tenants of the token, or because the record is
+        another's, which the answer does not show."""
         caller: Caller | None = getattr(request.state, "caller", None)  # None: not even admitted
         refused = isinstance(error, Forbidden) or is_foreign(error)
         if caller is None or not refused or request.method in READS:
@@ -316,7 +316,7 @@ class RequestAdmission:
 
 
 def _command_name(request: Request) -> str:
-    """Nothing that a caller made up: it is counted by this word."""
+    """Return the command of a request. It is counted by this word, so no caller makes it up."""
     command, route = str(request.path_params.get("command")), request.scope["route"]
     return command if command in COMMANDS else f"{request.method} {route.path_format}"
 
@@ -349,7 +349,7 @@ E = TypeVar("E", bound=HoldfastError)
 
 
 def foreign(error: E) -> E:
-    """Mark an error: the thing exists and is another tenant's. The answer hides that, the audit
+    """Mark an error: the record exists and is another tenant's. The answer hides that, the audit
     does not."""
     error.add_note(_FOREIGN)
     return error

@@ -25,8 +25,8 @@ def own_id(given: str, tenants: Iterable[str]) -> str:
         raise InvalidInput(
             f"an id that a token of some tenants gives has {most} characters at most"
         )
-    told = "\n".join(sorted(tenants)).encode()
-    return f"{given}.{hashlib.sha256(told).hexdigest()[:SUFFIX_CHARS]}"
+    named = "\n".join(sorted(tenants)).encode()
+    return f"{given}.{hashlib.sha256(named).hexdigest()[:SUFFIX_CHARS]}"
 
 
 def plan_ids(caller: Caller, given: str) -> list[str]:

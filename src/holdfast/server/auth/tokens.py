@@ -32,9 +32,9 @@ GROUP_MAY = stat.S_IRGRP  # beside its owner, a group may read the file: that is
 
 
 class Role(StrEnum):
-    """Each may do what those before it may."""
+    """The roles of tokens: each may do what those before it may."""
 
-    VIEWER = "viewer"  # look
+    VIEWER = "viewer"  # read
     OPERATOR = "operator"  # submit, and act on tasks, plans, triggers and queues
     ADMIN = "admin"  # act on the service: workers, repairs
 
@@ -73,7 +73,7 @@ def make(
     expires_at: float | None = None,
     rate: float | None = None,
 ) -> tuple[Token, str]:
-    """A new token, and its text, which is kept nowhere."""
+    """Return a new token, and its text, which is kept nowhere."""
     token_id = secrets.token_hex(6)
     text = f"hf_{token_id}_{secrets.token_urlsafe(32)}"
     token = Token(
@@ -115,7 +115,7 @@ class Tokens:
         return token if token is not None and token.counts(now) else None
 
     def check(self, text: str, *, now: float) -> Token | None:
-        """Takes as long for an unknown id as for a wrong secret."""
+        """Return the token of this text; an unknown id takes as long as a wrong secret."""
         if len(text) > TEXT_MAX_CHARS:
             return None
         token = self._by_id.get(text.split("_", 2)[1] if text.count("_") >= 2 else "")
@@ -131,26 +131,26 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: tuple[int, ...] | None = None
-        self._said = ""  # the last complaint: a file that stays bad is told of once
+        self._complaint = ""  # the last one: a file that stays bad is logged once
         self._looked = -LOOK_SECONDS
         self._tokens = Tokens()
 
     def current(self, *, steady: float) -> Tokens:
-        """A file that cannot be read leaves the former ones in force, and says so."""
+        """Return the tokens of the file; while it cannot be read, the former ones stay in force."""
         if steady - self._looked >= LOOK_SECONDS:
             self._looked = steady
             try:
                 if (mark := self._mark()) != self._seen:
                     self._tokens, self._seen = Tokens(read(self.path)), mark
-                self._said = ""
+                self._complaint = ""
             except (InvalidSetting, OSError) as error:
                 self._complain(str(error))
         return self._tokens
 
-    def _complain(self, said: str) -> None:
-        if said != self._said:
-            log.error("the tokens stay as they were: %s", said)
-        self._said = said
+    def _complain(self, complaint: str) -> None:
+        if complaint != self._complaint:
+            log.error("the tokens stay as they were: %s", complaint)
+        self._complaint = complaint
 
     def _mark(self) -> tuple[int, ...]:
         found = self.path.stat()
@@ -160,7 +160,7 @@ class TokenFile:
 def read(path: Path) -> tuple[Token, ...]:
     """Return the tokens of a file that is closed to others; any other file is refused."""
     try:
-        with os.fdopen(_opened_at_once(path), "rb") as file:
+        with os.fdopen(_open_at_once(path), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise InvalidSetting(SETTING, str(path), "it is no file, but a pipe or a device")
@@ -183,8 +183,8 @@ def read(path: Path) -> tuple[Token, ...]:
     )
 
 
-def _opened_at_once(path: Path) -> int:
-    """A pipe without a writer is opened, too: the service would wait for one, and answer nobody."""
+def _open_at_once(path: Path) -> int:
+    """Open a file without a wait: at a pipe without a writer, the service would answer nobody."""
     return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
@@ -193,11 +193,11 @@ def check_mode(path: Path, mode: int) -> None:
     if not (wrong := stat.S_IMODE(mode) & (stat.S_IRWXO | stat.S_IRWXG & ~GROUP_MAY)):
         return
     whom = "others" if wrong & stat.S_IRWXO else "its group"
-    says = (
+    reason = (
         f"its mode {stat.S_IMODE(mode):04o} gives rights to {whom}; its group may read it, and "
         f"that is all: `chmod 0640 {path}`, and in Kubernetes `defaultMode: 0440` of the volume"
     )
-    raise InvalidSetting(SETTING, str(path), says)
+    raise InvalidSetting(SETTING, str(path), reason)
 
 
 def write(path: Path, tokens: Sequence[Token]) -> None:

@@ -30,7 +30,7 @@ from holdfast.server.http.problems import (
 SMALL_BYTES = 64 * 1024  # of a body that is no work to do; the settings bound those that are
 SMALL_VALUES = 5_000  # names count as values
 LARGE_VALUES = 200_000
-UNKNOWN_MAX = 20  # names; so many are told one by one
+UNKNOWN_MAX = 20  # names; so many are refused one by one
 LARGE_BYTES = 256 * 1024  # a body above it counts as large while it is in memory
 LARGE_ARRIVALS = 96  # at 8 MiB each, 768 MiB
 LARGE_ARRIVALS_OF_TOKEN = 32
@@ -110,7 +110,7 @@ class StrictRequest(Request):
         return b"".join(parts)
 
     def _says_json(self) -> bool:
-        """FastAPI hands on as bytes what it does not take for JSON, and the model wonders."""
+        """Tell whether the body is sent as JSON: FastAPI would hand on anything else as bytes."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         return kind == "application/json" or _OTHER_JSON.fullmatch(kind) is not None
 
@@ -155,12 +155,13 @@ def value_of(body: bytes, values_max: int) -> Any:
 
 
 def _describe_error(error: Exception, body: bytes) -> str:
-    """The decoder calls half a character at the end of a body a body that is cut off."""
-    said = str(error)
-    unsure = "truncated" in said or "surrogate" in said
+    """Return what is wrong with a body. The decoder takes half a character at its end for a body
+    that is cut off."""
+    message = str(error)
+    unsure = "truncated" in message or "surrogate" in message
     if unsure and any(escape[1] for escape in _ESCAPES.finditer(body)):
         return "a lone surrogate: \\ud800 to \\udfff stand in pairs, for one character"
-    return said
+    return message
 
 
 def _marks(body: bytes) -> int:
@@ -199,7 +200,7 @@ def _has_nul(value: Any) -> bool:
 
 
 def check_names(model: type[BaseModel], value: Any) -> None:
-    """A few unknown names are left to the model, which tells each of them."""
+    """Refuse a body with many unknown names; a few are left to the model, which names each."""
     if (count := _unknown(model, value)) > UNKNOWN_MAX:
         raise BodyTooWide(f"the body has {count} fields that are not known")
 

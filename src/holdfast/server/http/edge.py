@@ -85,7 +85,8 @@ class ServiceEdge:
         return Overloaded() if self._under_way >= self._requests_max else None
 
     def _wrong_host(self, scope: Scope, *, is_health: bool) -> WrongHost | None:
-        """Health checks name an address instead of a host, or in HTTP/1.0 none."""
+        """Return what is wrong with the Host header. Health checks name an address, or in HTTP/1.0
+        none."""
         try:
             name = host_of(scope["headers"])
             if name is None:
@@ -107,8 +108,7 @@ class ServiceEdge:
         response.raw_headers.extend([*HEADERS, (b"connection", b"close")])
         if isinstance(error, WrongHost):
             host = scope["client"][0] if scope["client"] else ""
-            says = "a request from %s: %s"
-            self._service.lines.say(logging.WARNING, says, host, error, of=host)
+            self._service.lines.say(logging.WARNING, "a request from %s: %s", host, error, of=host)
         self._service.metrics.http(scope["method"], NO_ROUTE, response.status_code, 0.0)
         await response(scope, receive, send)
 
@@ -140,12 +140,12 @@ class ConnectionPlace:
         self._owner: _Places | None = owner
 
     def begin(self) -> None:
-        """A request is under way."""
+        """Note that a request is under way."""
         if self._owner is not None:
             self._owner.idle.pop(self, None)
 
     def rest(self) -> None:
-        """No request is under way."""
+        """Note that no request is under way."""
         if self._owner is not None:
             self._owner.idle[self] = None
 
@@ -256,7 +256,7 @@ class Connections:
 
 
 def plain_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An address without its zone; an IPv4 address that is written as IPv6 counts as IPv4."""
+    """Return an address without its zone; an IPv4 address that is written as IPv6 becomes IPv4."""
     found = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         return found.ipv4_mapped

@@ -86,9 +86,10 @@ class Listener:
             line.close()
 
     def _rest_a_while(self, error: OSError) -> None:
-        """The connection stays in the system's queue, and would be told of again at once."""
-        says = "cannot accept a connection, and will try again: %s"
-        self._lines.say(logging.ERROR, says, error.strerror or error)
+        """Accept nothing for a while: the connection stays in the system's queue, and would be
+        reported again at once."""
+        kind = "cannot accept a connection, and will try again: %s"
+        self._lines.say(logging.ERROR, kind, error.strerror or error)
         self._connections.make_room()
         self._loop.remove_reader(self._bound.fileno())
         self._rest = self._loop.call_later(REST_SECONDS, self._go_on)

@@ -66,8 +66,8 @@ class TooManyWaits(HoldfastError, stored_name="TooManyWaits"):
 
     code = "too-many-waits"
 
-    def __init__(self, limit: int, says: str = "{} requests wait for a result here") -> None:
-        super().__init__(f"{says.format(limit)} already; ask with waitSeconds 0, or try again")
+    def __init__(self, limit: int, message: str = "{} requests wait for a result here") -> None:
+        super().__init__(f"{message.format(limit)} already; ask with waitSeconds 0, or try again")
 
 
 class TooManyWaitsOfToken(TooManyWaits, stored_name="TooManyWaitsOfToken"):
@@ -84,8 +84,10 @@ class Overloaded(HoldfastError, stored_name="Overloaded"):
 
     code = "overloaded"
 
-    def __init__(self, says: str = "as many requests are under way here as there may be") -> None:
-        super().__init__(f"{says}; try again later")
+    def __init__(
+        self, message: str = "as many requests are under way here as there may be"
+    ) -> None:
+        super().__init__(f"{message}; try again later")
 
 
 class TooManyConnections(HoldfastError, stored_name="TooManyConnections"):

@@ -40,7 +40,7 @@ class _Refused(Exception):
 
 
 def _authority(target: bytes) -> bytes | None:
-    """The host and port of ``http://host:port/path``; None: the target has none, as ``*``."""
+    """Return the host and port of ``http://host:port/path``; None: it has none, as ``*``."""
     _, scheme, rest = target.partition(b"://")
     return rest.partition(b"/")[0].partition(b"?")[0] if scheme else None
 
@@ -161,8 +161,8 @@ class BoundedHttp(HttpToolsProtocol):
         """Write down what came; the parser's errors have names of their own, and nothing of it."""
         host = self.client[0] if self.client else ""
         kind = type(error).__name__ if error is not None else "none"
-        says = f"a request from %s: {reason} (error of the parser: %s)"
-        self._lines.say(logging.WARNING, says, host, kind, of=host)
+        line = f"a request from %s: {reason} (error of the parser: %s)"
+        self._lines.say(logging.WARNING, line, host, kind, of=host)
 
     @property
     def _is_answering(self) -> bool:
@@ -234,7 +234,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._late = self.loop.call_later(self._waits_for, self._give_up)
 
     def _give_up(self) -> None:
-        """The next request may wait for the answer to the one before."""
+        """Close the connection, unless the next request waits for the answer to the one before."""
         self._late = self._armed = None
         if self._is_in_head and self._is_answering:
             self._watch_arrival()

@@ -59,7 +59,7 @@ class StrictRoute(APIRoute):
         self.ends: frozenset[bytes] = frozenset()  # last words by which longer routes go on
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """A path that another route names word for word is that route's, with every method."""
+        """Match a path, unless another route names it word for word: it is that route's."""
         match, found = super().matches(scope)
         if match is not Match.NONE and self.ends:
             sent: bytes = scope.get("raw_path") or scope["path"].encode()

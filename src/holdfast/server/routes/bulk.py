@@ -61,7 +61,7 @@ class NewBulk(sc.Reasoned):
     key: sc.Key | None = sc.optional("A second order with the same key returns the first action")
     dry_run: sc.Flag = sc.flag("Show what the action would touch, and write nothing")
 
-    def told_canary(self) -> Canary | None:
+    def as_canary(self) -> Canary | None:
         if self.canary is None:
             return None
         return Canary(
@@ -94,7 +94,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
         where,
         everything=new.everything,
         rate=new.rate,
-        canary=new.told_canary(),
+        canary=new.as_canary(),
         limit=new.limit,
         key=new.key,
         reason=new.reason,
@@ -149,10 +149,10 @@ async def ask_bulk(
     command: Annotated[BulkAsking, Path(description="The command for the action")],
     service: ServiceOf,
     caller: CallerOf,
-    ask: Annotated[BulkAsk | None, Body()] = None,
+    body: Annotated[BulkAsk | None, Body()] = None,
 ) -> views.BulkView:
     """Stop, pause or resume a bulk action. `stop` is final; what is done stays done."""
     await visible_bulk(service, caller, bulk_id)
-    reason = ask.reason if ask else ""
-    told = await service.acting_as(caller).bulks.ask(bulk_id, command, reason)
-    return views.bulk_view(_as_seen_by(told, caller), service.app.redactor)
+    reason = body.reason if body else ""
+    info = await service.acting_as(caller).bulks.ask(bulk_id, command, reason)
+    return views.bulk_view(_as_seen_by(info, caller), service.app.redactor)

@@ -51,13 +51,13 @@ class CheckpointToPut(sc.Reasoned):
     "/internal/checkpoints/{task_id}/put", **needs(Role.OPERATOR, 404, 409, large=CheckpointToPut)
 )
 async def put_checkpoint(
-    task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: CheckpointToPut
+    task_id: TaskId, service: ServiceOf, caller: CallerOf, body: CheckpointToPut
 ) -> CheckpointState:
     """Replace the checkpoint of a paused or suspended task; 409 when another version is stored than
     the one that was read. It gets the next version, and the task stays as it is."""
     await visible(service, caller, task_id)
     written = await service.acting_as(caller).checkpoints.put(
-        task_id, asked.checkpoint, reason=asked.reason, from_view=True
+        task_id, body.checkpoint, reason=body.reason, from_view=True
     )
     return {"taskId": task_id, "version": written.version}
 
@@ -75,13 +75,13 @@ async def remove_checkpoint(
     task_id: TaskId,
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[CheckpointToRemove | None, Body()] = None,
+    body: Annotated[CheckpointToRemove | None, Body()] = None,
 ) -> CheckpointState:
     """Delete the checkpoint of a paused or suspended task. The task can then be rolled back or
     start over, and cannot continue."""
     await visible(service, caller, task_id)
-    asked = asked or CheckpointToRemove()
+    body = body or CheckpointToRemove()
     await service.acting_as(caller).checkpoints.remove(
-        task_id, version=asked.version, reason=asked.reason
+        task_id, version=body.version, reason=body.reason
     )
     return {"taskId": task_id, "version": None}

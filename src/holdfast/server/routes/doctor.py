@@ -17,7 +17,7 @@ from holdfast.server.service import Service, ServiceOf
 router = Routes("doctor")
 
 FRESH_SECONDS = 5.0
-_LOOK = "doctor"
+_READ = "doctor"
 
 
 class Mending(sc.Reasoned):
@@ -29,23 +29,23 @@ async def examine_store(service: ServiceOf) -> HealthView:
     """Check the store for what does not agree, and repair nothing. The check reads all tasks, so
     one serves all requests that come meanwhile or soon after."""
     health = await service.shared_reads.get(
-        _LOOK, lambda: _examine(service, fix=False), fresh_seconds=FRESH_SECONDS
+        _READ, lambda: _examine(service, fix=False), fresh_seconds=FRESH_SECONDS
     )
     return health_view(health, service.app.clock.now())
 
 
 @router.post("/internal/doctor/fix", name="mend", **needs(Role.ADMIN, everywhere=True))
 async def repair_store(
-    service: ServiceOf, caller: CallerOf, asked: Annotated[Mending | None, Body()] = None
+    service: ServiceOf, caller: CallerOf, body: Annotated[Mending | None, Body()] = None
 ) -> HealthView:
     """Repair what can be derived from the rest of the store."""
     async with service.acting_as(caller).record_action(
-        "doctor fix", "store", asked.reason if asked else ""
+        "doctor fix", "store", body.reason if body else ""
     ):
         try:
             return health_view(await _examine(service, fix=True), service.app.clock.now())
         finally:
-            service.shared_reads.forget(_LOOK)
+            service.shared_reads.forget(_READ)
 
 
 async def _examine(service: Service, *, fix: bool) -> Health:

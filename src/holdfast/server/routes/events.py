@@ -64,7 +64,7 @@ async def _task_stream(
 ) -> AsyncIterator[bytes]:
     hide = service.app.redactor
     async with aclosing(service.feeds.tasks.watch(task_id)) as versions:
-        said: Progress | None = None
+        shown: Progress | None = None
         seen: int | None = None  # the version that was seen last
         async for detail in versions:
             if detail is None:
@@ -75,9 +75,9 @@ async def _task_stream(
                 if place > at:
                     at = place
                     yield sse.event(ev.name_of(event), event_view(event, hide), at)
-            if detail.progress is not None and _is_news(detail.progress, said):
-                said = detail.progress
-                yield sse.event("progress", progress_view(said, hide))
+            if detail.progress is not None and _is_news(detail.progress, shown):
+                shown = detail.progress
+                yield sse.event("progress", progress_view(shown, hide))
             if detail.task.settled and detail.task.version <= at.version:
                 yield sse.event("end", {"taskId": task_id, "status": detail.task.status})
                 return

@@ -17,7 +17,7 @@ from holdfast.server.service import ServiceOf
 router = Routes("service")
 
 STORE_SECONDS = 3.0  # within which a store that is there answers
-FRESH_SECONDS = 1.0  # so long one look serves all: anybody may ask, as often as they like
+FRESH_SECONDS = 1.0  # so long one read serves all: anybody may ask, as often as they like
 
 
 @router.get("/livez", **needs(None))

@@ -290,11 +290,11 @@ async def ask_plan(
     command: Annotated[PlanAction, Path(description="The command for the plan")],
     service: ServiceOf,
     caller: CallerOf,
-    ask: Annotated[PlanAsk | None, Body()] = None,
+    body: Annotated[PlanAsk | None, Body()] = None,
 ) -> views.PlanAsked:
     """Send a command to a plan, which passes it on to each of its tasks."""
-    plan, ask = await visible_plan(service, caller, plan_id), ask or PlanAsk()
-    control, why = service.acting_as(caller).plans.control, ask.reason
+    plan, body = await visible_plan(service, caller, plan_id), body or PlanAsk()
+    control, why = service.acting_as(caller).plans.control, body.reason
     match command:
         case PlanAction.PAUSE:
             plan = await control.pause(plan.id, reason=why)
@@ -305,5 +305,5 @@ async def ask_plan(
         case PlanAction.RETRY:
             plan = await control.retry(plan.id, reason=why)
         case PlanAction.ROLLBACK:
-            plan = await control.rollback(plan.id, wave=ask.wave, force=ask.force, reason=why)
+            plan = await control.rollback(plan.id, wave=body.wave, force=body.force, reason=why)
     return views.asked_plan_view(plan)

@@ -22,9 +22,9 @@ router = Routes("queues")
 @router.get("/internal/queues", **needs(Role.VIEWER, everywhere=True))
 async def list_queues(service: ServiceOf) -> QueueList:
     """Every queue: how full it is, and who has paused it; counts are at most two seconds old."""
-    found, off = await service.monitor.snapshot(), await service.app.store.admin.switches()
+    snapshot, off = await service.monitor.snapshot(), await service.app.store.admin.switches()
     limits, hide = service.settings.backlog, service.app.redactor
-    return {"queues": queue_views(found, off, limits, hide)}
+    return {"queues": queue_views(snapshot, off, limits, hide)}
 
 
 class Turning(StrEnum):

@@ -28,8 +28,8 @@ class StatsQuery(sc.Sent):
 @router.get("/internal/tasks/stats", **needs(Role.VIEWER, everywhere=True))
 async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> StatsView:
     """Counts of tasks, at most two seconds old, and the latest tasks."""
-    found = await service.monitor.snapshot()
-    stats, hide = found.stats, service.app.redactor
+    snapshot = await service.monitor.snapshot()
+    stats, hide = snapshot.stats, service.app.redactor
     latest = (
         await service.app.store.views.find(Filter(), limit=query.latest) if query.latest else None
     )
@@ -42,8 +42,8 @@ async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> St
         **counts_view(stats),
         "checkpoints": stats.checkpoints,
         "tenantLocks": stats.locks,
-        **hold_count_view(found.switches, hide),
-        "liveWorkers": len(found.live),
-        "durable": found.durable,
-        "degraded": found.degraded,
+        **hold_count_view(snapshot.switches, hide),
+        "liveWorkers": len(snapshot.live),
+        "durable": snapshot.durable,
+        "degraded": snapshot.degraded,
     }

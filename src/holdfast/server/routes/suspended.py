@@ -87,13 +87,13 @@ async def resume_suspended(
     task_id: TaskId,
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[Resuming | None, Body()] = None,
+    body: Annotated[Resuming | None, Body()] = None,
 ) -> views.Asked:
     """Run the task again, forward or backward as before; its failures count anew."""
     await visible(service, caller, task_id)
-    asked = asked or Resuming()
+    body = body or Resuming()
     task = await service.acting_as(caller).control.resume_suspended(
-        task_id, reason=asked.reason, force=asked.force
+        task_id, reason=body.reason, force=body.force
     )
     return views.asked_view(task)
 
@@ -117,17 +117,17 @@ class AmendRequest(sc.Reasoned):
     **needs(Role.OPERATOR, 404, 409, large=AmendRequest),
 )
 async def amend_suspended(
-    task_id: TaskId, service: ServiceOf, caller: CallerOf, asked: AmendRequest
+    task_id: TaskId, service: ServiceOf, caller: CallerOf, body: AmendRequest
 ) -> views.Asked:
     """Correct the payload or the data of the task, and run it again. The payload is validated as in
     a submit; the same submit with the first payload still finds the task."""
     await visible(service, caller, task_id)
     task = await service.acting_as(caller).checkpoints.amend(
         task_id,
-        payload=asked.payload if "payload" in asked.model_fields_set else NOT_GIVEN,
-        data=asked.data,
-        reason=asked.reason,
-        force=asked.force,
+        payload=body.payload if "payload" in body.model_fields_set else NOT_GIVEN,
+        data=body.data,
+        reason=body.reason,
+        force=body.force,
         from_view=True,
     )
     return views.asked_view(task)
@@ -138,10 +138,10 @@ async def discard_suspended(
     task_id: TaskId,
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[Discarding | None, Body()] = None,
+    body: Annotated[Discarding | None, Body()] = None,
 ) -> views.Asked:
     """Give the task up: it is cancelled, with the reason."""
-    task, reason = await visible(service, caller, task_id), asked.reason if asked else ""
+    task, reason = await visible(service, caller, task_id), body.reason if body else ""
     try:
         discarded = await service.acting_as(caller).control.discard(task_id, reason=reason)
     except IllegalTransition as error:

@@ -150,9 +150,9 @@ def moment(text: str | None, what: str) -> float | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
-        if found.tzinfo is not None:
-            return found.timestamp()
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.timestamp()
     except (ValueError, OverflowError):
         pass
     raise InvalidInput(f"{what}: {text!r} is no time with a zone, such as 2026-01-31T12:00:00Z")
@@ -260,11 +260,11 @@ async def ask_task(
     command: Annotated[Asking, Path(description="The command for the task")],
     service: ServiceOf,
     caller: CallerOf,
-    ask: Annotated[Ask | None, Body()] = None,
+    body: Annotated[Ask | None, Body()] = None,
 ) -> views.Asked:
     """Send a command to a task; 409 when its present status forbids it."""
-    task, ask = await visible(service, caller, task_id), ask or Ask()
-    control, why, force = service.acting_as(caller).control, ask.reason, ask.force
+    task, body = await visible(service, caller, task_id), body or Ask()
+    control, why, force = service.acting_as(caller).control, body.reason, body.force
     match command:
         case Asking.PAUSE:
             task = await control.pause(task_id, reason=why)
@@ -274,7 +274,7 @@ async def ask_task(
             task = await control.cancel(task_id, reason=why)
         case Asking.RETRY:
             task = await control.retry(
-                task_id, reason=why, force=force, from_checkpoint=ask.from_checkpoint
+                task_id, reason=why, force=force, from_checkpoint=body.from_checkpoint
             )
         case Asking.ROLLBACK:
             task = await control.rollback(task_id, reason=why, force=force)

@@ -35,9 +35,9 @@ class TenantsAsked(sc.Sent):
 @router.get("/internal/holds", **needs(Role.VIEWER))
 async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
     """The tenants that are held."""
-    found = [one for one in await service.app.tenants.holds() if caller.sees(one.name)]
+    holds = [hold for hold in await service.app.tenants.holds() if caller.sees(hold.name)]
     hide, limited = service.app.redactor, caller.sight.limited
-    return {"holds": [hold_view(one, hide, limited) for one in found]}
+    return {"holds": [hold_view(hold, hide, limited) for hold in holds]}
 
 
 @router.get("/internal/tenants/{tenant:path}", **needs(Role.VIEWER, 404))
@@ -45,19 +45,19 @@ async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf
     """One tenant: its active task, checkpoint, line and lock, and what to do next."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
-    [found] = await overviews(service.app, [tenant], caller.sight)
-    if found.active is None and found.latest is None:
+    [overview] = await overviews(service.app, [tenant], caller.sight)
+    if overview.active is None and overview.latest is None:
         raise NoSuchTenant(tenant)
-    return found.view(service.app.redactor)
+    return overview.view(service.app.redactor)
 
 
 @router.post("/internal/tenants/query", **needs(Role.VIEWER))
-async def show_tenants(asked: TenantsAsked, service: ServiceOf, caller: CallerOf) -> TenantStates:
+async def show_tenants(body: TenantsAsked, service: ServiceOf, caller: CallerOf) -> TenantStates:
     """Many tenants at once, in their order. A tenant that is another's, or that nobody knows, is
     shown as empty."""
-    mine = [tenant for tenant in dict.fromkeys(asked.tenants) if caller.sees(tenant)]
-    found = await overviews(service.app, mine, caller.sight)
-    return {"tenants": [one.view(service.app.redactor) for one in found]}
+    mine = [tenant for tenant in dict.fromkeys(body.tenants) if caller.sees(tenant)]
+    shown = await overviews(service.app, mine, caller.sight)
+    return {"tenants": [overview.view(service.app.redactor) for overview in shown]}
 
 
 class Retrying(sc.Reasoned):
@@ -72,18 +72,18 @@ async def retry_tenant(
     tenant: TenantInPath,
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[Retrying | None, Body()] = None,
+    body: Annotated[Retrying | None, Body()] = None,
 ) -> views.Asked:
     """Retry the tenant's active task, from its checkpoint."""
     [view] = await service.app.store.views.tenants([tenant]) if caller.sees(tenant) else [None]
     if view is None or view.active is None:
         raise NoSuchTenant(tenant)
-    asked = asked or Retrying()
+    body = body or Retrying()
     task = await service.acting_as(caller).control.retry(
         view.active,
-        reason=asked.reason,
-        from_checkpoint=asked.from_checkpoint,
-        force=asked.force,
+        reason=body.reason,
+        from_checkpoint=body.from_checkpoint,
+        force=body.force,
     )
     return views.asked_view(task)
 
@@ -104,14 +104,14 @@ async def hold_tenant(
     tenant: TenantInPath,
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[HoldRequest | None, Body()] = None,
+    body: Annotated[HoldRequest | None, Body()] = None,
 ) -> HoldState:
     """Hold a tenant: no worker claims its tasks until it is released. Submits are accepted."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
-    asked = asked or HoldRequest()
-    until = None if asked.seconds is None else service.app.clock.now() + asked.seconds
-    answer = await service.acting_as(caller).tenants.hold(tenant, reason=asked.reason, until=until)
+    body = body or HoldRequest()
+    until = None if body.seconds is None else service.app.clock.now() + body.seconds
+    answer = await service.acting_as(caller).tenants.hold(tenant, reason=body.reason, until=until)
     return {
         "tenantId": tenant,
         "held": True,
@@ -129,11 +129,11 @@ async def release_tenant(
     tenant: TenantInPath,
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[ReleaseRequest | None, Body()] = None,
+    body: Annotated[ReleaseRequest | None, Body()] = None,
 ) -> HoldState:
     """Release a tenant, whoever holds it."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
-    reason = asked.reason if asked else ""
+    reason = body.reason if body else ""
     changed = await service.acting_as(caller).tenants.release(tenant, reason=reason)
     return {"tenantId": tenant, "held": False, "changed": changed, "waitingFor": None}

@@ -226,13 +226,13 @@ async def ask_trigger(
     command: Annotated[TriggerAsking, Path(description="The command for the trigger")],
     service: ServiceOf,
     caller: CallerOf,
-    ask: Annotated[TriggerAsk | None, Body()] = None,
+    body: Annotated[TriggerAsk | None, Body()] = None,
 ) -> views.TriggerAsked:
     """Send a command to a trigger. `fire` submits a task now, whatever the policies say; the fire
     times stay."""
     trigger = await visible_trigger(service, caller, trigger_id)
     handle = await service.acting_as(caller).schedule.get(trigger.id)
-    why = ask.reason if ask else ""
+    why = body.reason if body else ""
     task_id: str | None = None
     match command:
         case TriggerAsking.FIRE:

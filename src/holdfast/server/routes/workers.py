@@ -41,14 +41,14 @@ class Scaling(sc.Reasoned):
 
 
 @router.post("/internal/workers/scale", **needs(Role.ADMIN, 409, everywhere=True))
-async def scale_workers(asked: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
+async def scale_workers(body: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
     """Start worker processes of this service, or stop the newest, which finish their tasks."""
-    before, after = str(service.pool.state()["wanted"]), str(asked.processes)
+    before, after = str(service.pool.state()["wanted"]), str(body.processes)
     async with service.acting_as(caller).record_action(
-        "scale", "workers", asked.reason, before=before, after=after
+        "scale", "workers", body.reason, before=before, after=after
     ):
         service.check_is_shared()
-        return await service.pool.scale(asked.processes)
+        return await service.pool.scale(body.processes)
 
 
 class DrainRequest(sc.Reasoned):
@@ -67,10 +67,10 @@ async def drain_worker(
     ],
     service: ServiceOf,
     caller: CallerOf,
-    asked: Annotated[DrainRequest | None, Body()] = None,
+    body: Annotated[DrainRequest | None, Body()] = None,
 ) -> Drained:
     """Ask a worker on any machine to drain: to finish its tasks, claim no more, and exit."""
-    app, reason = service.app, asked.reason if asked else ""
+    app, reason = service.app, body.reason if body else ""
     changed = await switches.drain_worker(
         app.store,
         worker,
