@@ -59,14 +59,10 @@ class Pool:
         self._scaling = asyncio.Lock()
         self._is_closed = False
 
-    @property
-    def can_scale(self) -> bool:
-        return self._command is not None
-
     def state(self) -> PoolView:
         return {
             "wanted": len(self._wanted_members()),
-            "limit": self._limit if self.can_scale else 0,
+            "limit": self._limit if self._command is not None else 0,
             "processes": [member.state() for member in self._members],
         }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -153,16 +153,6 @@ class Need:
         return None
 
 
-def caller_of_token(token: Token, origin: str) -> Caller:
-    return Caller(
-        actor=f"api:{token.name}",
-        origin=origin,
-        role=token.role,
-        token_id=token.id,
-        tenants=frozenset(token.tenants) if token.tenants else None,
-    )
-
-
 def check_headers(request: Request) -> None:
     """Refuse a request in which a header of one value stands twice."""
     found = [name for name, _ in request.scope["headers"] if name in ONE_VALUED]
@@ -213,7 +203,13 @@ class RequestAdmission:
         wait = self._wait(f"token {token.id}", token.rate or self._app.settings.rate_limit)
         if wait:
             raise TooManyRequests(wait)
-        caller = caller_of_token(token, origin)
+        caller = Caller(
+            actor=f"api:{token.name}",
+            origin=origin,
+            role=token.role,
+            token_id=token.id,
+            tenants=frozenset(token.tenants) if token.tenants else None,
+        )
         if (refusal := need.refusal(caller)) is not None:
             await self._note_refused(
                 request, caller.as_actor(), refusal, written=self._is_noted(caller)
@@ -357,7 +353,3 @@ def foreign(error: E) -> E:
 
 def is_foreign(error: BaseException) -> bool:
     return _FOREIGN in getattr(error, "__notes__", ())
-
-
-def only_visible(caller: Caller, tenants: Iterable[str | None]) -> bool:
-    return all(caller.sees(tenant) for tenant in tenants)

@@ -120,9 +120,7 @@ class Tokens:
             return None
         token = self._by_id.get(text.split("_", 2)[1] if text.count("_") >= 2 else "")
         is_right = hmac.compare_digest(token.hash if token else hash_text(""), hash_text(text))
-        if token is None or not is_right:
-            return None
-        return token if token.counts(now) else None
+        return self.find(token.id, now=now) if token is not None and is_right else None
 
 
 class TokenFile:

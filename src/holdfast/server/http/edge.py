@@ -207,7 +207,7 @@ class Connections:
         from where a connection came that has no place of its own."""
         self.limit = limit
         self._of_address = of_address
-        self._exempt = networks(exempt)
+        self._exempt = [ipaddress.ip_network(one, strict=False) for one in exempt]
         self._on_refused = on_refused
         self._by_address = Counter[str]()
         self._places = _Places(limit, self._forget)
@@ -269,12 +269,6 @@ def counted_address(host: str) -> str:
     if found.version == 6:
         return str(ipaddress.IPv6Network((int(found), 64), strict=False))
     return str(found)
-
-
-def networks(
-    written: Sequence[str],
-) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-    return tuple(ipaddress.ip_network(one, strict=False) for one in written)
 
 
 def limit_within_files(wanted: int) -> int:

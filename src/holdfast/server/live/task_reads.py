@@ -81,14 +81,12 @@ class LargeViews:
             return make()
         try:
             with self._quota.place(caller.token_id):
-                async with self._turn(caller.token_id), self._threads:
+                turn = self._turns.setdefault(caller.token_id, asyncio.Lock())
+                async with turn, self._threads:
                     return await asyncio.to_thread(make)
         finally:
             if not self._quota.taken_by(caller.token_id):
                 self._turns.pop(caller.token_id, None)
-
-    def _turn(self, token_id: str) -> asyncio.Lock:
-        return self._turns.setdefault(token_id, asyncio.Lock())
 
 
 def size_of(detail: Detail) -> int:

@@ -23,7 +23,7 @@ from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.engine.plans.create import Planned, PlanTerms
 from holdfast.engine.plans.handle import forecast, info
 from holdfast.insight.views import plans as views
-from holdfast.server.auth.access import Caller, CallerOf, foreign, only_visible
+from holdfast.server.auth.access import Caller, CallerOf, foreign
 from holdfast.server.auth.own_ids import own_id, plan_ids
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.route import Routes, needs
@@ -179,7 +179,7 @@ async def _is_visible(service: Service, caller: Caller, plan_id: str) -> bool:
     if caller.tenants is None:
         return True
     tasks = await service.app.store.plans.tasks(plan_id)
-    return tasks is not None and only_visible(caller, tasks.tenants)
+    return tasks is not None and all(map(caller.sees, tasks.tenants))
 
 
 class PlanQuery(sc.PageQuery):
