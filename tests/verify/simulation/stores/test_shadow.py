@@ -110,7 +110,7 @@ def test_a_difference_is_told_with_seed_step_verb_and_both_answers(
         assert main(arguments) == 1
     said = capsys.readouterr().out
     assert "seed 2, step " in said
-    assert "load is answered otherwise by RedisStore: at [0][1].place: 'line' and 'ready'" in said
+    assert "RedisStore answers load differently: at [0][1].place: 'line' and 'ready'" in said
     assert "watched: [['Task', " in said
     assert "shadow:  [['Task', " in said
     assert "--seed 2 --shadow redis" in said
