@@ -65,7 +65,7 @@ class TriggerStore(Protocol):
         lapsed leases; a lapsed lease counts as a failed attempt.
 
         ``trigger_id``: only that one, whenever it is due, also if this owner has it already; not
-        if another owner has it, or it waits for no time."""
+        if another owner has it, or it waits for no time. Then ``next_seconds`` is None."""
 
     async def apply(
         self, batch: Sequence[TriggerChange], *, depth_limit: int

@@ -44,22 +44,19 @@ class MemoryTriggers(StoredTriggers):
         with self._lock:
             by = self._state.clock.now() if upto is None else upto
             due = [t for at, t in self._free() if t.owner is not None or at <= by]
-            return self._hand_out(due[:limit], owner, lease_seconds)
+            leased = [self._lease(trigger, owner, lease_seconds) for trigger in due[:limit]]
+            wait = next_look_seconds(self._state)
+            seconds = None if wait is None else max(0.0, wait)
+            return DueTriggers(triggers=tuple(leased), next_seconds=seconds)
 
     async def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> DueTriggers:
+        leased: tuple[Trigger, ...] = ()
         with self._lock:
             trigger = self._state.triggers.get(trigger_id)
-            if trigger is None or not _waits(trigger):
-                return self._hand_out([], owner, lease_seconds)
-            is_free = trigger.owner == owner or not self._is_leased(trigger)
-            return self._hand_out([trigger] if is_free else [], owner, lease_seconds)
-
-    def _hand_out(
-        self, triggers: Sequence[Trigger], owner: str, lease_seconds: float
-    ) -> DueTriggers:
-        leased = tuple(self._lease(trigger, owner, lease_seconds) for trigger in triggers)
-        wait = next_look_seconds(self._state)
-        return DueTriggers(triggers=leased, next_seconds=None if wait is None else max(0.0, wait))
+            if trigger is not None and _waits(trigger):
+                if trigger.owner == owner or not self._is_leased(trigger):
+                    leased = (self._lease(trigger, owner, lease_seconds),)
+        return DueTriggers(triggers=leased, next_seconds=None)
 
     def _lease(self, trigger: Trigger, owner: str, lease_seconds: float) -> Trigger:
         lapsed = trigger.owner is not None and not self._is_leased(trigger)

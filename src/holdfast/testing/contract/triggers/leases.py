@@ -91,6 +91,13 @@ class TriggerLeasing(Contract):
         assert await self.triggers.claim_ids("s-1") == []
         assert await self.triggers.load(trigger) == leased
 
+    async def test_a_claim_by_id_does_not_say_when_the_next_is_due(self) -> None:
+        trigger = await self.triggers.save()
+        await self.triggers.save()
+        due = await self.store.triggers.claim("s-1", trigger_id=trigger.id)
+        assert [leased.id for leased in due.triggers] == [trigger.id]
+        assert due.next_seconds is None
+
     async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(self) -> None:
         for _ in range(101):
             await self.triggers.save_due()
