@@ -53,10 +53,12 @@ class MemoryTriggers(StoredTriggers):
         leased: tuple[Trigger, ...] = ()
         with self._lock:
             trigger = self._state.triggers.get(trigger_id)
-            if trigger is not None and _waits(trigger):
-                if trigger.owner == owner or not self._is_leased(trigger):
-                    leased = (self._lease(trigger, owner, lease_seconds),)
+            if trigger is not None and self._may_lease(trigger, owner):
+                leased = (self._lease(trigger, owner, lease_seconds),)
         return DueTriggers(triggers=leased, next_seconds=None)
+
+    def _may_lease(self, trigger: Trigger, owner: str) -> bool:
+        return _waits(trigger) and (trigger.owner == owner or not self._is_leased(trigger))
 
     def _lease(self, trigger: Trigger, owner: str, lease_seconds: float) -> Trigger:
         lapsed = trigger.owner is not None and not self._is_leased(trigger)
