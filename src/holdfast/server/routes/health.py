@@ -22,13 +22,13 @@ FRESH_SECONDS = 1.0  # so long one read serves all: anybody may ask, as often as
 
 @router.get("/livez", **needs(None))
 async def livez() -> Live:
-    """Whether the process answers; the store is not asked."""
+    """Answer while the process runs; the store is not asked."""
     return {"status": "live"}
 
 
 @router.get("/readyz", **needs(None))
 async def readyz(service: ServiceOf, response: Response) -> Ready:
-    """Whether to send requests here: 503 while the store is out of reach or the service stops."""
+    """Answer 503 while the store is out of reach or the service stops."""
     reachable, consuming = await service.shared_reads.get(
         "ready", lambda: _probe_store(service), fresh_seconds=FRESH_SECONDS
     )
