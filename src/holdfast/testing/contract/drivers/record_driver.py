@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from holdfast.domain.audit import Audit
-from holdfast.domain.plan.plan import Plan
+from holdfast.domain.plan.plan import Plan, PlanStatus
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Kept, Store
 from holdfast.testing.clock import ManualClock
@@ -73,7 +73,8 @@ class RecordDriver(ABC, Generic[Record]):
         return due.next_seconds
 
     def audit(self, record: Record, command: str) -> Audit:
-        return build_audit(self.clock, record.id, command, before=record.status, after="PAUSED")
+        paused = PlanStatus.PAUSED  # a trigger's status has the same name
+        return build_audit(self.clock, record.id, command, before=record.status, after=paused)
 
     async def prune(self, **terms: Any) -> int:
         defaults = {"older_than_seconds": 0.0, "limit": 100, "dry_run": False}
