@@ -30,11 +30,6 @@ def run_script(db: apsw.Connection, script: str) -> None:
         pass
 
 
-def read_number(db: apsw.Connection, name: str) -> int:
-    """Return the number that a statement of one row and column answers."""
-    return int(db.execute(SQL[name]).fetchone()[0])  # type: ignore[index]
-
-
 def _sql_files(folder: Traversable) -> Iterator[Traversable]:
     for item in folder.iterdir():
         if item.is_dir():

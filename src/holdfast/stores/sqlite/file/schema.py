@@ -11,8 +11,8 @@ from holdfast.domain.errors import StoreUnusable
 from holdfast.stores.sqlite.file import faults, layout
 from holdfast.stores.sqlite.file.migrations import link_audits
 from holdfast.stores.sqlite.file.readers import snapshot
-from holdfast.stores.sqlite.file.writer import patiently
-from holdfast.stores.sqlite.statements import SQL, read_number, run_script
+from holdfast.stores.sqlite.file.writer import patiently, read_number
+from holdfast.stores.sqlite.statements import SQL, run_script
 
 APPLICATION_ID = 1215261796  # as in schema.sql
 VERSION = 3

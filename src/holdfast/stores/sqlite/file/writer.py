@@ -32,7 +32,7 @@ import msgspec
 from holdfast.domain.errors import StoreError, StoreUnavailable, StoreUnusable
 from holdfast.ports import Topic
 from holdfast.stores.sqlite.file import faults
-from holdfast.stores.sqlite.statements import SQL, read_number
+from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.transaction import StoreClock, Txn
 
 GROUP_WEIGHT = 1000  # elements in one commit
@@ -331,6 +331,11 @@ def _resolve(operations: Sequence[QueuedWrite]) -> None:
             operation.future.set_exception(operation.error)
         else:
             operation.future.set_result(operation.answer)
+
+
+def read_number(db: apsw.Connection, name: str) -> int:
+    """Return the number that a statement of one row and column answers."""
+    return int(db.execute(SQL[name]).fetchone()[0])  # type: ignore[index]
 
 
 def patiently(step: Callable[[], T], *, seconds: float = LOCK_SECONDS) -> T:
