@@ -64,14 +64,14 @@ def wave_not_waited_for(_: Real, __: TaskPoll, snapshot: PlanSnapshot) -> Iterab
     return islice(snapshot.waiting(snapshot.plan.total), 20)
 
 
-@mutant(members, "wanted", seed=29)
+@mutant(members, "next_command", seed=29)
 def pause_does_not_reach_tasks(real: Real, *arguments: Any) -> Command | None:
     """A plan that is paused lets its tasks run."""
     wanted: Command | None = real(*arguments)
     return None if wanted is Command.PAUSE else wanted
 
 
-@mutant(members, "wanted", seed=41)
+@mutant(members, "next_command", seed=41)
 def rollback_leaves_the_waiting(real: Real, plan: Plan, *rest: Any) -> Command | None:
     """Leave the tasks that have not begun when all of a plan is rolled back, instead of cancelling
     them."""

@@ -53,12 +53,11 @@ def catches_up_with_the_oldest(real: Real, trigger: Trigger, found: list[float],
     return real(trigger, found, now)
 
 
-@mutant(firing, "unknown", seed=22)
+@mutant(firing, "put_off_unknown", seed=22)
 def unknown_type_loses_the_trigger(_: Real, trigger: Trigger, *, now: float, **__: Any) -> Any:
     """A trigger whose type is not known here has ended."""
     end = {"fire_time": None, "trigger_at": None, "ended_at": now}
-    after = firing._by_holder(trigger, firing.C.FINISH, now=now, **end)
-    return TriggerChange(before=trigger, after=after)
+    return firing._by_holder(trigger, firing.C.FINISH, now=now, **end)
 
 
 @mutant(firing, "pause", seed=10)

@@ -213,8 +213,7 @@ class KeyConflict(Refused, stored_name="KeyConflict"):
     code = "key-conflict"
 
     def __init__(self, tenant: str | None, key: str, task_id: str) -> None:
-        reused = f"key {key!r} was used with another payload or callback"
-        super().__init__(f"{reused}, for task {task_id}")
+        super().__init__(f"key {key!r} of task {task_id} has another payload or callback")
         self.tenant, self.key, self.task_id = tenant, key, task_id
 
 
@@ -309,7 +308,7 @@ class WorkerNotFound(Refused, stored_name="WorkerNotFound"):
 
 
 class StoreFileInUse(Refused, OSError, stored_name="StoreFileInUse"):
-    """This process opens its store's file around the store, by `sqlite3` or `open`."""
+    """An attempt of this process to open its store's file by `sqlite3` or `open`."""
 
     code = "store-file-in-use"
 

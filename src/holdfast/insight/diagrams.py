@@ -1,4 +1,4 @@
-"""The state machines with the running system on them, for the command line and the API."""
+"""Diagrams of the state machines, with live counts, for the command line and the API."""
 
 from __future__ import annotations
 

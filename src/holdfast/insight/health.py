@@ -39,14 +39,14 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
     workers: tuple[WorkerInfo, ...]
     stats: Stats
-    oldest: Task | None  # of those that are ready
+    oldest: Task | None  # the ready task that has waited longest
     findings: tuple[Finding, ...]
     stuck: tuple[str, ...]
-    waiting: tuple[str, ...]  # for a person, which is no fault of the store
+    waiting: tuple[str, ...]  # what waits for a person, which is no fault of the store
 
     @property
     def clean(self) -> bool:
-        return self.durable and not self.stuck and all(one.mended for one in self.findings)
+        return self.durable and not self.stuck and all(finding.mended for finding in self.findings)
 
 
 async def examine(
@@ -84,54 +84,52 @@ async def examine(
 
 
 async def _describe_pauses(store: Store, now: float, hide: Redactor) -> list[str]:
-    """Queues that a person has paused, and that only a person sets going."""
+    """Describe the queues that a person has paused, and that only a person resumes."""
     return [
-        switches.format_switch(one, now, hide.text(one.by.reason))
-        for one in await switches.active_switches(store, now)
-        if one.switch is not Switch.DRAIN
+        switches.format_switch(setting, now, hide.text(setting.by.reason))
+        for setting in await switches.active_switches(store, now)
+        if setting.switch is not Switch.DRAIN
     ]
 
 
 async def _describe_waiting(store: Store, hide: Redactor) -> list[str]:
-    """Plans and triggers that wait for a person; of tasks `holdfast suspended` tells."""
+    """Describe plans and triggers that wait for a person; `holdfast suspended` lists tasks."""
     plans = await store.plans.find(statuses=tuple(SUSPENDED), limit=WAITING_SHOWN)
     suspended = (TriggerStatus.SUSPENDED,)
     triggers = await store.triggers.find_all(statuses=suspended, limit=WAITING_SHOWN)
     return [
-        *(f"plan {one.id} is {one.status}: {hide.text(one.reason or '-')}" for one in plans.plans),
-        *(
-            f"trigger {one.id} is {one.status}: {hide.text(one.reason or '-')}"
-            for one in triggers.triggers
-        ),
+        f"{kind} {record.id} is {record.status}: {hide.text(record.reason or '-')}"
+        for kind, records in (("plan", plans.plans), ("trigger", triggers.triggers))
+        for record in records
     ]
 
 
 async def _load_leased(store: Store) -> list[Task]:
-    found: list[Task] = []
+    leased: list[Task] = []
     cursor = None
     for _ in range(LEASES_LOOKED_AT // PAGE):
         where = Filter(statuses=tuple(START.to.values()))
         page = await store.views.find(where, limit=PAGE, cursor=cursor)
-        found += [task for task in page.tasks if task.place is Place.LEASED]
+        leased += [task for task in page.tasks if task.place is Place.LEASED]
         cursor = page.cursor
         if cursor is None:
             break
-    return found
+    return leased
 
 
 def _describe_unserved(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
-    """Queues whose next task nobody alive can take."""
+    """Describe the queues whose next task no live worker can claim."""
     served = {(q, t) for w in workers if w.live for q in w.beat.queues for t in w.beat.types}
     return [
         f"queue {queue}: {count(stats.by_queue[queue][Place.READY], 'task')} ready, the next is "
-        f"of type {task.type}, and no live worker serves that"
+        f"of type {task.type}, and no live worker serves it"
         for queue, task in sorted(stats.heads.items())
         if (queue, task.type) not in served
     ]
 
 
 def _describe_late(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
-    """Describe what any live worker would have moved by now, apart from leases."""
+    """Describe what a live worker would have moved by now, apart from leases."""
     if any(worker.live for worker in workers):
         return []
     return [
@@ -142,7 +140,7 @@ def _describe_late(stats: Stats, workers: Sequence[WorkerInfo]) -> list[str]:
 
 
 def _select_lapsed(leased: Sequence[Task], now: float) -> list[Task]:
-    """Leases, and with them tenants' locks, that nobody takes back: also their owner does not."""
+    """Return the tasks whose lease, and tenant's lock, has lapsed and nobody has taken back."""
     return [
         task for task in leased if task.lease is not None and task.lease.until < now - GRACE_SECONDS
     ]
@@ -164,4 +162,4 @@ def _describe_lapse(task: Task, now: float) -> str:
     locked = f" and tenant {task.tenant} is locked" if task.tenant else ""
     until = task.lease.until
     lapsed = f"lapsed {ago(now - until)}" if until else "is in no index"
-    return f"task {task.id}: the lease of {task.lease.owner} {lapsed}{locked}, nobody takes it over"
+    return f"task {task.id}: the lease of {task.lease.owner} {lapsed}{locked}; nobody takes it over"

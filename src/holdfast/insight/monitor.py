@@ -1,4 +1,4 @@
-"""Looks at the store for everybody in this process who wants to know, and judges what it sees."""
+"""The monitor reads the store for all parts of this process, and judges the alerts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.monitor")
 
-FRESH_SECONDS = 2.0  # so long one look serves all
+FRESH_SECONDS = 2.0  # a snapshot serves all callers for so long
 JUDGE_SECONDS = 5.0
 EXAMINE_SECONDS = 300.0
-EXAMINE_SHARE = 0.02  # of the time at most: an examination walks through all tasks
+EXAMINE_SHARE = 0.02  # of the time at most: an examination reads all tasks
 RECALL_SECONDS = 60.0
-CHECK_SECONDS = 60.0  # between two looks at the store's settings
+CHECK_SECONDS = 60.0  # between two checks of the store's settings
 FINDINGS_LIMIT = 1_000
 SUBSCRIBERS_LIMIT = 1_000
 
@@ -49,32 +49,32 @@ class Monitor:
         self._clock = clock or app.clock
         self._lag = lag
         self._limits = Thresholds(backlog=app.settings.backlog)
-        self._standing: Alerts = {}
-        self._told: Alerts = {}
-        self._asked_at = 0.0  # what was told
+        self._alerts: Alerts = {}
+        self._notified: Alerts = {}
+        self._asked_at = 0.0  # when the last notifications were read
         self._findings: Mapping[str, int] | None = None
-        self._seen: Snapshot | None = None
-        self._seen_at = 0.0
-        self._look: asyncio.Task[Snapshot] | None = None
+        self._last: Snapshot | None = None
+        self._taken_at = 0.0
+        self._pending: asyncio.Task[Snapshot] | None = None
         self._subscribers: dict[int, Subscriber] = {}
-        self._telling = AlertNotifier(app)
+        self._notifier = AlertNotifier(app)
         self._outages = OutageWatch()
         self._number = 0
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
-        return tuple(self._standing.values())
+        return tuple(self._alerts.values())
 
     @property
     def served(self) -> frozenset[str]:
-        """The queues of the workers that lived at the last look."""
-        live = self._seen.live if self._seen is not None else ()
+        """Return the queues of the workers that were live in the last snapshot."""
+        live = self._last.live if self._last is not None else ()
         return frozenset(queue for worker in live for queue in worker.beat.queues)
 
     def subscribe(self, callback: Subscriber) -> Callable[[], None]:
-        """Called on the loop with what changes; call what is returned to end it."""
+        """Call back on the loop with each change; the returned function ends the subscription."""
         if len(self._subscribers) >= SUBSCRIBERS_LIMIT:
-            raise HoldfastError(f"{SUBSCRIBERS_LIMIT} listen to the alerts already")
+            raise HoldfastError(f"the alerts have {SUBSCRIBERS_LIMIT} subscribers already")
         self._number += 1
         number = self._number
         self._subscribers[number] = callback
@@ -84,59 +84,59 @@ class Monitor:
 
         return leave
 
-    # -- looking
+    # -- snapshots
 
     async def snapshot(self) -> Snapshot:
         """Return a snapshot that is at most two seconds old; concurrent callers share one read."""
-        if self._seen is not None and self._clock.steady() - self._seen_at < FRESH_SECONDS:
-            return self._seen
-        if self._look is None or self._look.done():
-            self._look = asyncio.create_task(self._take())
-            self._look.add_done_callback(self._finish_snapshot)
-        return await asyncio.shield(self._look)  # one who gives up takes it from no other
+        if self._last is not None and self._clock.steady() - self._taken_at < FRESH_SECONDS:
+            return self._last
+        if self._pending is None or self._pending.done():
+            self._pending = asyncio.create_task(self._take())
+            self._pending.add_done_callback(self._finish_snapshot)
+        return await asyncio.shield(self._pending)  # other callers may wait for it, too
 
-    def _finish_snapshot(self, look: asyncio.Task[Snapshot]) -> None:
-        if self._look is look:
-            self._look = None
-        if look.cancelled() or look.exception() is not None:
+    def _finish_snapshot(self, taken: asyncio.Task[Snapshot]) -> None:
+        if self._pending is taken:
+            self._pending = None
+        if taken.cancelled() or taken.exception() is not None:
             return
-        self._seen, self._seen_at = look.result(), self._clock.steady()
+        self._last, self._taken_at = taken.result(), self._clock.steady()
 
     async def _take(self) -> Snapshot:
         now = self._clock.now()
         try:
             facts = await self._facts()
-            told = await self._recall_notified(facts)
-            if told.raised or told.cleared:
-                facts = await self._facts()  # no older than what was told
+            notified = await self._recall_notified(facts)
+            if notified.raised or notified.cleared:
+                facts = await self._facts()  # no older than the last notification
         except (StoreError, TimeoutError) as error:
-            self._standing = alerts.away(str(error), self._standing, now=now)
+            self._alerts = alerts.away(str(error), self._alerts, now=now)
             raise
-        self._judge(facts, told, now)
+        self._judge(facts, notified, now)
         return replace(facts, alerts=self.alerts)
 
     async def _recall_notified(self, facts: Snapshot) -> LastNotified:
-        """Return the alerts that hooks were last told, maybe by services that are gone."""
+        """Return the alerts that hooks were last notified of, maybe by services that are gone."""
         if self._asked_at and self._clock.steady() - self._asked_at < RECALL_SECONDS:
             return LastNotified({}, set())
-        told = await self._telling.last_notified(
+        notified = await self._notifier.last_notified(
             [*self._shared_alerts(facts), *alerts.OF_ONE_PROCESS]
         )
         self._asked_at = self._clock.steady()
-        return told
+        return notified
 
-    def _judge(self, facts: Snapshot, told: LastNotified, now: float) -> None:
-        """Judge on from what was told last, so that all services clear at the same value. An alert
-        that was told and is no longer so is told again, as it is."""
+    def _judge(self, facts: Snapshot, notified: LastNotified, now: float) -> None:
+        """Judge from the last notifications, so that all services clear at the same value. An alert
+        that has changed since its notification is notified again, as it is."""
         shared = set(self._shared_alerts(facts))
-        raised = {name: one for name, one in told.raised.items() if name in shared}
-        ended = (told.cleared & shared) - raised.keys()
-        own = {name: one for name, one in self._standing.items() if name not in ended}
-        self._standing = alerts.judge(facts, self._limits, {**raised, **own}, now=now)
-        wrong = told.cleared & self._standing.keys()
-        self._told = {
-            **{name: one for name, one in raised.items() if name not in self._standing},
-            **{name: one for name, one in self._told.items() if name not in wrong},
+        raised = {name: one for name, one in notified.raised.items() if name in shared}
+        ended = (notified.cleared & shared) - raised.keys()
+        own = {name: one for name, one in self._alerts.items() if name not in ended}
+        self._alerts = alerts.judge(facts, self._limits, {**raised, **own}, now=now)
+        wrong = notified.cleared & self._alerts.keys()
+        self._notified = {
+            **{name: one for name, one in raised.items() if name not in self._alerts},
+            **{name: one for name, one in self._notified.items() if name not in wrong},
         }
 
     def _shared_alerts(self, facts: Snapshot) -> list[Name]:
@@ -149,8 +149,8 @@ class Monitor:
         return alerts.shared_names(sorted(known - {alerts.EVERY_OTHER}), dict.fromkeys(groups))
 
     def _groups(self) -> list[str]:
-        """The error groups of which an outage stands or was told."""
-        return [name for code, name in (*self._standing, *self._told) if code in alerts.OF_GROUPS]
+        """Return the error groups whose outage is an alert now, or was notified."""
+        return [name for code, name in (*self._alerts, *self._notified) if code in alerts.OF_GROUPS]
 
     def _declared_stages(self) -> tuple[tuple[str, str], ...]:
         registry = self._app.registry
@@ -170,13 +170,13 @@ class Monitor:
             findings=self._findings,
             event_lag_seconds=self._lag(),
             stages=self._declared_stages(),
-            outages=await self._outages.look(store, stats, workers),
+            outages=await self._outages.poll(store, stats, workers),
         )
 
-    # -- telling
+    # -- notifications
 
     async def run(self) -> None:
-        """Until it is cancelled. An outage is an alert, and no end."""
+        """Judge the alerts until cancelled; an outage of the store is an alert, and no end."""
         beside = self._examine_now_and_then(), self._check_now_and_then()
         examining = asyncio.gather(*beside, return_exceptions=True)
         try:
@@ -191,24 +191,24 @@ class Monitor:
             await asyncio.gather(examining, return_exceptions=True)
 
     async def tick(self) -> None:
-        """Look, and tell what is not as it was told before."""
-        with suppress(StoreError, TimeoutError):  # that is an alert by now
+        """Take a snapshot, and notify of each alert that has changed."""
+        with suppress(StoreError, TimeoutError):  # it has become an alert
             await self.snapshot()
-        before, self._told = self._told, self._standing
-        for change in alerts.changes(before, self._told, now=self._clock.now()):
+        before, self._notified = self._notified, self._alerts
+        for change in alerts.changes(before, self._notified, now=self._clock.now()):
             _log(change)
-            self._tell(change)
-            self._telling.note(change)
-        await self._telling.deliver()
+            self._publish(change)
+            self._notifier.note(change)
+        await self._notifier.deliver()
 
-    def _tell(self, change: Change) -> None:
+    def _publish(self, change: Change) -> None:
         for subscriber in tuple(self._subscribers.values()):
             try:
                 subscriber(change)
             except Exception:
-                log.exception("a listener failed on %s", change.alert.code)
+                log.exception("a subscriber failed on %s", change.alert.code)
 
-    # -- examining
+    # -- examinations
 
     async def _examine_now_and_then(self) -> None:
         rest = EXAMINE_SECONDS * (0.5 + self._app.chance.random())  # not all services at once
@@ -226,9 +226,9 @@ class Monitor:
             await _attempt(self._app.store.admin.checks, failure, logging.WARNING)
 
     async def examine(self) -> None:
-        """Compare, and mend nothing."""
-        found = await self._app.store.admin.doctor(fix=False, limit=FINDINGS_LIMIT)
-        self._findings = Counter(one.invariant for one in found if not one.mended)
+        """Compare all records, and repair nothing."""
+        findings = await self._app.store.admin.doctor(fix=False, limit=FINDINGS_LIMIT)
+        self._findings = Counter(found.invariant for found in findings if not found.mended)
 
 
 async def _attempt(call: Callable[[], Awaitable[object]], failure: str, level: int) -> None:

@@ -1,7 +1,7 @@
 """Error groups whose tasks wait for the end of an outage.
 
-The beats of workers name groups; the store says whether a task of a group still waits. So a group
-is there until its last task has met something else, whichever worker tried it.
+The reports of workers name groups; the store says whether a task of a group still waits. So a group
+stays until its last task has had another outcome, on any worker.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from holdfast.ports import Filter, OutageGroup, Stats, Store, WorkerInfo
 
 WAITING = (Status.RETRYING, Status.ROLLING_BACK)
 UNDER_WAY = (*WAITING, Status.PENDING, Status.RUNNING)
-SAMPLE = 200  # tasks that a first look reads, before any beat is known
+SAMPLE = 200  # tasks that the first poll reads, before any report is known
 PROOF = 20  # tasks of a group that are read to see whether one of them waits
 LIMIT = 50  # groups
 
 
 class OutageWatch:
-    """The watch of one process that looks again and again."""
+    """The outages that one process knows of, from poll to poll."""
 
     def __init__(self) -> None:
-        self._known: dict[str, OutageGroup] | None = None  # None: nobody has looked yet
+        self._known: dict[str, OutageGroup] | None = None  # None: before the first poll
 
-    async def look(
+    async def poll(
         self, store: Store, stats: Stats, workers: Iterable[WorkerInfo]
     ) -> tuple[OutageGroup, ...]:
         named = [group for worker in workers if worker.live for group in worker.beat.outages]
         if self._known is None:
             named += await _sample(store, stats)
-        found = _merge_groups([*(self._known or {}).values(), *named])
-        waiting = [one for one in found[:LIMIT] if await _waits(store, one.fingerprint)]
+        groups = _merge_groups([*(self._known or {}).values(), *named])
+        waiting = [group for group in groups[:LIMIT] if await _waits(store, group.fingerprint)]
         self._known = {group.fingerprint: group for group in waiting}
         return tuple(waiting)
 
 
 async def _sample(store: Store, stats: Stats) -> list[OutageGroup]:
-    """The groups of some of those that wait now."""
+    """Return the groups of some tasks that wait now."""
     if not any(stats.by_status.get(status, 0) for status in WAITING):
         return []
     page = await store.views.find(Filter(statuses=WAITING), limit=SAMPLE)
@@ -48,7 +48,7 @@ async def _sample(store: Store, stats: Stats) -> list[OutageGroup]:
 
 
 async def _waits(store: Store, fingerprint: str) -> bool:
-    """A page may be empty and have a next one: then nobody can tell, and it stays as it was."""
+    """Return whether a task of the group waits; an empty page with a next one may have some."""
     page = await store.views.find(Filter(statuses=UNDER_WAY, error=fingerprint), limit=PROOF)
     return any(task.outages for task in page.tasks) or page.cursor is not None
 
@@ -66,9 +66,9 @@ def _group_of(task: Task) -> OutageGroup | None:
 
 
 def _merge_groups(groups: Sequence[OutageGroup]) -> list[OutageGroup]:
-    """One of each, since its earliest; those that last longest first."""
-    found: dict[str, OutageGroup] = {}
+    """Return one of each group, since its earliest outage, the longest first."""
+    merged: dict[str, OutageGroup] = {}
     for group in groups:
-        known = found.setdefault(group.fingerprint, group)
-        found[group.fingerprint] = replace(known, since=min(known.since, group.since))
-    return sorted(found.values(), key=lambda group: (group.since, group.fingerprint))
+        known = merged.setdefault(group.fingerprint, group)
+        merged[group.fingerprint] = replace(known, since=min(known.since, group.since))
+    return sorted(merged.values(), key=lambda group: (group.since, group.fingerprint))

@@ -1,4 +1,4 @@
-"""An overview of tenants, for a person after a restart or in the night."""
+"""An overview of tenants, for a person who looks after the system."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class TenantOverview(msgspec.Struct, frozen=True, kw_only=True):
     line: tuple[str, ...]
     next: str
     hold: SwitchSetting | None = None
-    limited: bool = False  # who looks may not know who did it and why
+    limited: bool = False  # the reader may not know who holds the tenant and why
 
     def view(self, hide: Redactor) -> TenantState:
-        told = self.status.task
+        active = self.status.task
         return {
             "tenantId": self.lock.tenant,
             "active": task_view(self.active, hide) if self.active else None,
-            "progress": told.progress if told else None,
+            "progress": active.progress if active else None,
             "hasCheckpoint": self.status.has_checkpoint,
             "waiting": self.lock.waiting,
             "line": self.line,
@@ -54,10 +54,10 @@ class TenantOverview(msgspec.Struct, frozen=True, kw_only=True):
 async def overviews(
     app: Holdfast, tenants: Sequence[str], sight: Sight = WHOLE
 ) -> list[TenantOverview]:
-    asked = [names.check("tenant", tenant) for tenant in tenants]
-    statuses = await app.query.query_task_status_by_tenants(asked)
-    views = await app.store.views.tenants(asked, line_limit=LINE_SHOWN)
-    holds = {one.name: one for one in await app.tenants.holds()}
+    checked = [names.check("tenant", tenant) for tenant in tenants]
+    statuses = await app.query.query_task_status_by_tenants(checked)
+    views = await app.store.views.tenants(checked, line_limit=LINE_SHOWN)
+    holds = {hold.name: hold for hold in await app.tenants.holds()}
     return [
         await _overview(app, status, view, holds.get(view.tenant), sight)
         for status, view in zip(statuses, views, strict=True)

@@ -1,7 +1,7 @@
-"""Alerts tell a person what to know, judged from one look and from what was known before.
+"""Alerts tell a person what to know, judged from a snapshot and from the alerts before.
 
-An alert is raised when its value passes its threshold, and cleared when it falls below 80 % of it:
-a value that swings around a threshold tells nobody twice. Nothing is read or kept here.
+An alert is raised when its value passes its threshold, and cleared when it falls below 80 % of it,
+so a value that swings around a threshold raises one alert. Nothing is read or kept here.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ LATE: Mapping[Awaited, str] = {
 
 Name: TypeAlias = tuple[str, str]  # code, and the queue or error group
 LONE_LOCK: Name = ("lone-lock", "")
-NO_WORKERS: Name = ("no-workers", "")  # none at all; of a queue: none for it
+NO_WORKERS: Name = ("no-workers", "")  # none at all; with a queue: none for that queue
 OF_ONE_PROCESS: tuple[Name, ...] = (("event-lag", ""), ("not-durable", ""))
-STORE_AWAY: Name = ("store-away", "")  # of one process, too, and nobody can ask meanwhile
+STORE_AWAY: Name = ("store-away", "")  # of one process, too; no store can be asked meanwhile
 Alerts: TypeAlias = Mapping[Name, Alert]
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert is raised above these."""
+    """The values above which an alert is raised."""
 
     backlog: Mapping[str, int] = msgspec.field(default_factory=lambda: {EVERY_OTHER: 10_000})
     checkpoints: int = 10_000
@@ -76,7 +76,7 @@ def name_of(change: AlertRaised | AlertCleared) -> str:
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A value that has a threshold, and what there is to say when it is passed."""
+    """A value with its threshold, and the message when it is passed."""
 
     code: str
     value: float
@@ -91,7 +91,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 def shared_names(queues: Iterable[str], groups: Iterable[str] = ()) -> list[Name]:
-    """All that every process sees alike, sooner or later."""
+    """Return the names of the alerts that every process sees alike, sooner or later."""
     of_some = (*OF_QUEUES, *OF_GROUPS)
     of_store = [NO_WORKERS, *((code, "") for code in SEVERITIES if code not in of_some)]
     of_all = [name for name in of_store if name not in (*OF_ONE_PROCESS, STORE_AWAY)]
@@ -100,21 +100,21 @@ def shared_names(queues: Iterable[str], groups: Iterable[str] = ()) -> list[Name
 
 
 def judge(facts: Snapshot, limits: Thresholds, before: Alerts, *, now: float) -> Alerts:
-    """The alerts that stand now; one that stood before keeps its ``since``. What has not been
-    examined yet is as it was."""
+    """Return the alerts of now; one that was there before keeps its ``since``. An alert that needs
+    an examination stays as it was until there is one."""
     is_unexamined = facts.findings is None and LONE_LOCK in before
     unknown = {LONE_LOCK: before[LONE_LOCK]} if is_unexamined else {}
     return {
-        one.name: _alert(one, before.get(one.name), now)
-        for one in _measures(facts, limits, now)
-        if _stands(one, was_raised=one.name in before)
+        measure.name: _alert(measure, before.get(measure.name), now)
+        for measure in _measures(facts, limits, now)
+        if _is_raised(measure, was_raised=measure.name in before)
     } | unknown
 
 
 def away(error: str, before: Alerts, *, now: float) -> Alerts:
-    """The store does not answer: what was known stands, and this too."""
-    one = Measure("store-away", 1, 0, f"the store is out of reach: {error}")
-    return {**before, one.name: _alert(one, before.get(one.name), now)}
+    """Return the alerts while the store does not answer: those known before, and this one."""
+    measure = Measure("store-away", 1, 0, f"the store is out of reach: {error}")
+    return {**before, measure.name: _alert(measure, before.get(measure.name), now)}
 
 
 def changes(before: Alerts, after: Alerts, *, now: float) -> Iterator[AlertRaised | AlertCleared]:
@@ -126,21 +126,21 @@ def changes(before: Alerts, after: Alerts, *, now: float) -> Iterator[AlertRaise
             yield AlertCleared(alert=alert, at=now)
 
 
-def _stands(one: Measure, *, was_raised: bool) -> bool:
-    if one.value > one.threshold:
+def _is_raised(measure: Measure, *, was_raised: bool) -> bool:
+    if measure.value > measure.threshold:
         return True
-    return was_raised and one.value > 0 and one.value >= CLEARED_BELOW * one.threshold
+    return was_raised and measure.value > 0 and measure.value >= CLEARED_BELOW * measure.threshold
 
 
-def _alert(one: Measure, before: Alert | None, now: float) -> Alert:
+def _alert(measure: Measure, before: Alert | None, now: float) -> Alert:
     return Alert(
-        code=one.code,
-        severity=SEVERITIES[one.code],
-        queue=one.queue,
-        group=one.group,
-        message=one.message,
-        value=one.value,
-        threshold=one.threshold,
+        code=measure.code,
+        severity=SEVERITIES[measure.code],
+        queue=measure.queue,
+        group=measure.group,
+        message=measure.message,
+        value=measure.value,
+        threshold=measure.threshold,
         since=before.since if before else now,
     )
 
@@ -152,7 +152,7 @@ def _measures(facts: Snapshot, limits: Thresholds, now: float) -> Iterator[Measu
     paused = facts.switched_names(Switch.CLAIMING)
     for queue in facts.queues:
         yield _backlog(facts, limits, queue)
-        if queue not in paused:  # else nobody expects that it is handed out
+        if queue not in paused:  # else nobody expects that its tasks run
             yield _no_workers(facts, queue)
             yield _oldest(facts, limits, queue)
 
@@ -176,11 +176,11 @@ def _of_the_store(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
 
 
 def _nobody(facts: Snapshot, limits: Thresholds) -> Measure:
-    """Any live worker moves what is late, whatever it serves, and also while it drains."""
+    """Measure what is late while no worker is live: any live worker would move it."""
     late = {} if facts.live else facts.stats.late_seconds
-    told = ", ".join(f"{LATE[kind]} {seconds:.0f} s ago" for kind, seconds in late.items())
+    late_records = ", ".join(f"{LATE[kind]} {seconds:.0f} s ago" for kind, seconds in late.items())
     most = max(late.values(), default=0.0)
-    return Measure("no-workers", most, limits.late_seconds, f"no worker is alive: {told}")
+    return Measure("no-workers", most, limits.late_seconds, f"no worker is alive: {late_records}")
 
 
 def _outage(group: OutageGroup, limits: Thresholds, now: float) -> Measure:
@@ -209,8 +209,8 @@ def _backlog(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:
 
 def _no_workers(facts: Snapshot, queue: str) -> Measure:
     draining = facts.switched_names(Switch.DRAIN)
-    takers = [one for one in facts.live if one.beat.worker not in draining]
-    is_served = any(queue in one.beat.queues for one in takers)
+    takers = [worker for worker in facts.live if worker.beat.worker not in draining]
+    is_served = any(queue in worker.beat.queues for worker in takers)
     ready = 0 if is_served else facts.depth(queue, (Place.READY,))
     return Measure("no-workers", ready, 0, f"{ready} ready, no worker serves queue {queue}", queue)
 

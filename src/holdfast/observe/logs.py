@@ -1,6 +1,8 @@
-"""Logs on stderr, in lines for people or in JSON for machines. Whatever user code says, or what
-was stored: it stays on its line, steers no terminal and has its secrets hidden. A line from within
-a stage names it, also if it comes from a logger that knows nothing of all this."""
+"""Logs on stderr, as lines for people or as JSON for machines.
+
+Text from user code or from the store stays on its line, cannot steer a terminal, and has its
+secrets hidden. A line from within a stage names the stage, whichever logger it comes from.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ CONSOLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def configure(
     format: Format = "console", level: int = logging.INFO, redactor: Redactor = USUAL
 ) -> None:
-    """Configure the root logger, unless somebody has set that up already: then that stands."""
+    """Configure the root logger, unless the program has configured it already."""
     handler = Lines(sys.stderr)
     handler.setFormatter(formatter(format, redactor))
     logging.basicConfig(level=level, handlers=[handler])
@@ -42,20 +44,20 @@ def formatter(format: Format, redactor: Redactor) -> logging.Formatter:
 
 
 class Lines(logging.StreamHandler[Any]):
-    """A record that cannot be made into a line is told of in a line, without what is in it."""
+    """A handler that reports a record which cannot be formatted, without its content."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[0]
         if error is not None and issubclass(error, OSError):
-            return  # the stream itself: there is nobody to tell
+            return  # the stream itself is broken
         where = plain_line(f"{record.pathname}:{record.lineno}")
         name = error.__name__ if error is not None else "an error"
-        print(f"a log line could not be written, of {where}: {name}", file=sys.stderr)
+        print(f"a log line of {where} could not be written: {name}", file=sys.stderr)
 
 
 class PlainFormatter(logging.Formatter):
-    """No part of a message may look like a line of its own. Only a traceback has several lines,
-    and they are indented."""
+    """A formatter in whose output no part of a message looks like a line of its own. Only a
+    traceback has several lines, and they are indented."""
 
     def __init__(self, form: str, *, redactor: Redactor = USUAL) -> None:
         super().__init__(form)
@@ -69,7 +71,7 @@ class PlainFormatter(logging.Formatter):
         return f"{first}\n{textwrap.indent(traceback, '    ', lambda _: True)}"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        said = super().formatMessage(record)
+        line = super().formatMessage(record)
         if fields := scope.fields():
-            said += f" [{' '.join(f'{name}={value}' for name, value in fields.items())}]"
-        return plain_line(self._redactor.text(said))
+            line += f" [{' '.join(f'{name}={value}' for name, value in fields.items())}]"
+        return plain_line(self._redactor.text(line))

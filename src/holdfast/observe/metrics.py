@@ -41,7 +41,7 @@ class _Spread:
 
 
 class RequestCounts:
-    """The requests that were answered, and how long it took."""
+    """Counts and durations of the requests that were answered."""
 
     def __init__(self) -> None:
         self._answered: Counts[tuple[str, str, int]] = Counts()
@@ -73,7 +73,7 @@ class RequestCounts:
 
 
 class Lag:
-    """The worst of the last 30 to 60 seconds: a reader that has gone does not stay the worst."""
+    """The worst lag of events in the last 30 to 60 seconds; the lag of a gone reader ends, too."""
 
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
@@ -102,7 +102,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._auth_failures = self._counter("holdfast_auth_failures_total")
-        for kind in AUTH_FAILURES:  # a rule does not see that a series is born
+        for kind in AUTH_FAILURES:  # a rule does not see that a series begins
             self._auth_failures.labels(kind)
         self.sse_streams = self._gauge("holdfast_sse_streams")  # inc() and dec()
         self._connections = self._gauge("holdfast_http_connections")
@@ -113,19 +113,18 @@ class Metrics:
         self._requests = RequestCounts()
 
     def exposition(self, snapshot: Snapshot | None) -> bytes:
-        """Return the text for Prometheus; ``snapshot`` None: the store is away, and the rest is
-        shown."""
-        told = [*text.sample("holdfast_up", snapshot is not None), *self._requests.lines()]
+        """Return the text for Prometheus; ``snapshot`` None: the store does not answer."""
+        lines = [*text.sample("holdfast_up", snapshot is not None), *self._requests.lines()]
         if snapshot is not None:
-            told += text.lines(snapshot)
-        return "\n".join(told).encode() + b"\n" + generate_latest(_Plain(self._registry))
+            lines += text.lines(snapshot)
+        return "\n".join(lines).encode() + b"\n" + generate_latest(_Plain(self._registry))
 
     def http(self, method: str, route: str, status: int, seconds: float) -> None:
-        """``route`` as declared, never as asked: ``/api/tasks/{id}``."""
+        """Count a request; ``route`` as declared, not as requested: ``/api/tasks/{id}``."""
         self._requests.add(method, route, status, seconds)
 
     def count_connections(self, count: Callable[[], int], reasons: Iterable[str]) -> None:
-        """``count``: those that are open; ``reasons``: why others can be refused."""
+        """Show open connections by ``count``, and refused ones by each of ``reasons``."""
         self._connections.set_function(count)
         for reason in reasons:
             self._refused_connections.labels(reason)  # the series is there from the start

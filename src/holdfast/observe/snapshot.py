@@ -1,4 +1,4 @@
-"""One look at the store, for all who show or judge it."""
+"""A snapshot of the store, for all parts that show or judge it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Severity(StrEnum):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that a person should know, for as long as it is so."""
+    """A condition that a person should know of, for as long as it lasts."""
 
     code: str  # stable: "backlog"
     severity: Severity
@@ -50,9 +50,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queues(self) -> list[str]:
-        """Return the queues that have, had or would have tasks: switched ones and served ones
-        too."""
-        switched = (one.name for one in self.switches if one.switch in OF_QUEUES)
+        """Return the queues that have had tasks, are served by a worker or have a switch set."""
+        switched = (setting.name for setting in self.switches if setting.switch in OF_QUEUES)
         served = (queue for worker in self.live for queue in worker.beat.queues)
         return sorted({*self.stats.by_queue, *self.stats.heads, *switched, *served})
 
@@ -66,13 +65,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def switched_names(self, switch: Switch) -> set[str]:
         """Return the queues, workers or tenants for which a person has set the switch."""
-        return {one.name for one in self.switches if one.switch is switch}
+        return {setting.name for setting in self.switches if setting.switch is switch}
 
     def depth(self, queue: str, places: Iterable[Place] = WAITING) -> int:
         counted = self.stats.by_queue.get(queue, {})
         return sum(counted.get(place, 0) for place in places)
 
     def oldest_seconds(self, queue: str) -> float:
-        """Return how long the task that its queue hands out next has waited since it last moved."""
+        """Return how long the task that is next in its queue has waited since its last change."""
         head = self.stats.heads.get(queue)
         return 0.0 if head is None else max(0.0, self.stats.now - head.updated_at)

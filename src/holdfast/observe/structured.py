@@ -38,35 +38,35 @@ def json_formatter(redactor: Redactor) -> logging.Formatter:
 
 
 class JsonLine:
-    """One object: what is ours first, then the fields that the call gave. A field with a name of
-    ours has a ``_`` behind it."""
+    """A log line as one object: our fields first, then those of the call. A field of the call that
+    has the name of one of ours gets a ``_`` at its end."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
 
-    def __call__(self, logger: Any, method: str, told: MutableMapping[str, Any]) -> str:
+    def __call__(self, logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
         del logger, method
-        record: logging.LogRecord = told.pop("_record")
-        told.pop("_from_structlog", None)
+        record: logging.LogRecord = fields.pop("_record")
+        fields.pop("_from_structlog", None)
         ours: dict[str, Any] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": str(told.pop("event", "")),
+            "event": str(fields.pop("event", "")),
             **scope.fields(),
         }
-        theirs = {f"{name}_" if name in ours else name: value for name, value in told.items()}
+        theirs = {f"{name}_" if name in ours else name: value for name, value in fields.items()}
         return _encode(self._redactor.strings(ours) | self._redactor.value(theirs))
 
 
-def _extras(logger: Any, method: str, told: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add the fields of ``extra=``; they never take another field's place."""
+def _extras(logger: Any, method: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add the fields of ``extra=``; they never replace another field."""
     del logger, method
-    record: logging.LogRecord = told["_record"]
+    record: logging.LogRecord = fields["_record"]
     for name, value in vars(record).items():
         if name not in _OF_EVERY_RECORD:
-            told[f"{name}_" if name in told else name] = value
-    return told
+            fields[f"{name}_" if name in fields else name] = value
+    return fields
 
 
 def _encode(shown: Mapping[str, Any]) -> str:
@@ -78,7 +78,7 @@ def _encode(shown: Mapping[str, Any]) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """Return the value without halves of characters, which no JSON can carry."""
+    """Return the value without lone surrogates, which JSON cannot represent."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
 """A snapshot as Prometheus text.
 
-Written out here and not through the client's collectors, which take some twenty times as long: a
-store of 50 workflows has thousands of samples, and all of them are read at every scrape.
+We write it ourselves, because the client's collectors take about twenty times as long: a store of
+50 workflows has thousands of samples, and every scrape reads all of them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     yield from family("holdfast_stage_outages_total", _outages(stats.timings))
     yield from family("holdfast_outage_seconds", _lasting(snapshot))
     if snapshot.findings is not None:
-        found = {**dict.fromkeys(INVARIANTS, 0), **snapshot.findings}
-        yield from family("holdfast_doctor_findings", labelled_samples(found))
+        findings = {**dict.fromkeys(INVARIANTS, 0), **snapshot.findings}
+        yield from family("holdfast_doctor_findings", labelled_samples(findings))
 
 
 def sample(name: str, value: float) -> Iterator[str]:
@@ -113,8 +113,8 @@ def _spreads(timings: Iterable[Timings]) -> Iterator[Spread]:
 
 
 def _not_called_yet(snapshot: Snapshot) -> Iterator[str]:
-    """Yield 0 for each declared stage and outcome that nobody has met: a rule sees how a series
-    grows, not that it was born, and would not see the first burst."""
+    """Yield 0 for each declared stage and outcome that has not occurred: a rule sees how a series
+    grows, not that it begins, and would miss the first burst."""
     name = "holdfast_stage_duration_seconds"
     met = {(one.type, one.stage, one.outcome) for one in snapshot.stats.timings}
     for declared in snapshot.stages:
@@ -159,7 +159,7 @@ def _queues(snapshot: Snapshot) -> Iterator[str]:
         paused = snapshot.switched_names(switch)
         states = {queue: queue in paused for queue in queues}
         yield from family(f"holdfast_{switch.value}_paused", labelled_samples(states))
-    yield from family("holdfast_tenants_held", [((), len(snapshot.switched_names(Switch.HOLD)))])
+    yield from sample("holdfast_tenants_held", len(snapshot.switched_names(Switch.HOLD)))
 
 
 def _workers(snapshot: Snapshot) -> Iterator[Sample]:
@@ -171,8 +171,7 @@ def _workers(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _outages(timings: Iterable[Timings]) -> Iterator[Sample]:
-    """Count outages of stages and undos together; 0 where a stage has met none, so the first
-    counts."""
+    """Count outages of stages and undos together, with 0 for a stage that has met none."""
     counts: dict[Labels, float] = {}
     for timed in timings:
         met = timed.count if timed.outcome.endswith("outage") else 0
@@ -186,7 +185,7 @@ def _lasting(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _alerts(snapshot: Snapshot) -> Iterator[Sample]:
-    """Each that there could be, so that one that is cleared goes to 0 and not away."""
+    """Return every possible alert, so that a cleared one goes to 0 and does not vanish."""
     standing = {(alert.code, alert.queue) for alert in snapshot.alerts}
     queues = snapshot.queues
     known = {

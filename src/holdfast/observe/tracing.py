@@ -1,7 +1,7 @@
 """OpenTelemetry spans: one for each submit, and below it one for each call of a stage.
 
-The submit's span travels in the task's record as a traceparent, so stages belong to it in whatever
-process they run. Where the spans go is the process's own business: its TracerProvider.
+The task's record has the submit's span as a traceparent, so stages belong to it in any process. The
+TracerProvider of the process decides where the spans go.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.domain.task.trace import is_traceparent
 from holdfast.ports.tracing import Span
 
 TRACEPARENT = "traceparent"
-NOBODY = Context()  # no parent, whatever is current where a worker was started
+NOBODY = Context()  # no parent, whatever span was current when the worker started
 
 _wire = TraceContextTextMapPropagator()
 
@@ -39,20 +39,20 @@ class OtelSpan:
             self._span.set_attribute(f"holdfast.{name.replace('_', '.')}", value)
 
     def fail(self, error: str, message: str, traceback: str = "") -> None:
-        """Record the failure as the conventions for exceptions have it, but redacted."""
-        said = self._redactor.text(message)
-        told = {"exception.type": error, "exception.message": said}
+        """Record the failure by the conventions for exceptions, with secrets hidden."""
+        message = self._redactor.text(message)
+        facts = {"exception.type": error, "exception.message": message}
         if traceback:
-            told["exception.stacktrace"] = self._redactor.text(traceback)
-        self._span.add_event("exception", told)
-        self._span.set_status(Status(StatusCode.ERROR, f"{error}: {said}"))
+            facts["exception.stacktrace"] = self._redactor.text(traceback)
+        self._span.add_event("exception", facts)
+        self._span.set_status(Status(StatusCode.ERROR, f"{error}: {message}"))
 
 
 class OtelTracer:
     on = True
 
     def __init__(self, redactor: Redactor, provider: trace.TracerProvider | None = None) -> None:
-        """Trace with ``provider``, or else with the process's own, even if it is set up later."""
+        """Trace with ``provider``, or else with that of the process, even if it is set up later."""
         self._tracer = trace.get_tracer("holdfast", tracer_provider=provider)
         self._redactor = redactor
 

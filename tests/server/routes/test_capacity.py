@@ -128,9 +128,9 @@ async def test_a_backlog_over_its_threshold_is_an_alert_an_event_and_a_metric(
 ) -> None:
     client, heard = narrow.client(), list[Any]()
     narrow.service.monitor.subscribe(heard.append)
-    narrow.service.monitor._seen = None  # what was seen at the start is not to be believed
+    narrow.service.monitor._last = None  # what was seen at the start is not to be believed
     await client.post("/api/tasks", json={"tasks": [ORDER] * 5})
-    narrow.service.monitor._seen = None
+    narrow.service.monitor._last = None
     await narrow.service.monitor.tick()
     alerts = (await client.get("/internal/alerts")).json()["alerts"]
     [alert] = [one for one in alerts if one["code"] == "backlog"]
@@ -146,7 +146,7 @@ async def test_a_backlog_over_its_threshold_is_an_alert_an_event_and_a_metric(
 async def test_below_the_threshold_there_is_no_alert(narrow: Served) -> None:
     client = narrow.client()
     await client.post("/api/tasks", json={"tasks": [ORDER] * 2})
-    narrow.service.monitor._seen = None
+    narrow.service.monitor._last = None
     await narrow.service.monitor.tick()
     alerts = (await client.get("/internal/alerts")).json()["alerts"]
     assert "backlog" not in [one["code"] for one in alerts]

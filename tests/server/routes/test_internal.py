@@ -49,7 +49,7 @@ async def test_stats_count_by_the_names_of_the_envelope_and_of_the_engine(served
     lost = await lose(client)
     await worker_of(served)
     await client.post(APPLY, json={"type": "mail.send", "payload": "ann"})
-    served.service.monitor._seen = None  # one look serves all for two seconds
+    served.service.monitor._last = None  # one look serves all for two seconds
     told = await get(client, "/internal/tasks/stats")
     assert (told["counts"]["suspended"], told["counts"]["completed"]) == (1, 1)
     assert (told["byStatus"]["FAILED"], told["byStatus"]["COMPLETED"]) == (1, 1)

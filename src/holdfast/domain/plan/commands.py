@@ -155,12 +155,9 @@ def apply_command(
         plan, **changes, status=status, version=plan.version + 1, updated_at=now, request=request
     )
     settled_at = (plan.settled_at or now) if after.settled else None
-    after = replace(after, progress=progress(after), settled_at=settled_at)
+    progress = min(1.0, after.count(*ENDED) / after.total)
+    after = replace(after, progress=progress, settled_at=settled_at)
     return after if status is plan.status else replace(after, status_since=now)
-
-
-def progress(plan: Plan) -> float:
-    return min(1.0, plan.count(*ENDED) / plan.total)
 
 
 def count_moves(plan: Plan, members: Members, moves: Moves) -> tuple[Counts, ...]:

@@ -109,12 +109,10 @@ def fire(
     if submissions:
         made |= {"last_fire_time": due.times[-1], "last_task": submissions[-1].task.id}
     why = "" if submissions else "its time was missed by more than its grace"
-    must_wait = submissions and trigger.overlap is not Overlap.ALLOW
-    return TriggerChange(
-        before=trigger,
-        after=_onward(trigger, due.answered, why, now=now, chance=chance, **made),
+    return replace(
+        _onward(trigger, due.answered, why, now=now, chance=chance, **made),
         submissions=tuple(submissions),
-        unless_unfinished=trigger.last_task if must_wait else None,
+        unless_unfinished=_task_in_the_way(trigger) if submissions else None,
     )
 
 
@@ -124,8 +122,7 @@ def skip_overlap(
     """Skip all due fire times, as the trigger's last task still waits or runs."""
     missed = trigger.missed + due.count
     why = "at its time its last task still waited or ran"
-    after = _onward(trigger, due.newest, why, now=now, chance=chance, missed=missed)
-    return TriggerChange(before=trigger, after=after)
+    return _onward(trigger, due.newest, why, now=now, chance=chance, missed=missed)
 
 
 def queue_overlap(trigger: Trigger, *, now: float) -> TriggerChange:
@@ -150,7 +147,7 @@ def put_off(
         "unknown_since": unknown_since,
         "retry_count": 0,
     }
-    return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now, **changes))
+    return _by_holder(trigger, C.PUT_OFF, now=now, **changes)
 
 
 def is_ahead(trigger: Trigger, *, now: float) -> bool:
@@ -175,12 +172,12 @@ def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
     if first is not None and first < fire_time:
         look = look_at(trigger.schedule, first, trigger.jitter_seconds, chance)
         changes = {"fire_time": first, "trigger_at": look, "reason": None}
-    return TriggerChange(before=trigger, after=_by_holder(trigger, C.MOVE_ON, now=now, **changes))
+    return _by_holder(trigger, C.MOVE_ON, now=now, **changes)
 
 
 def give_back(trigger: Trigger, *, now: float) -> TriggerChange:
     """Return the trigger as it was before it was claimed."""
-    return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now))
+    return _by_holder(trigger, C.PUT_OFF, now=now)
 
 
 def retry_or_suspend(trigger: Trigger, error: str, *, now: float) -> TriggerChange:
@@ -189,7 +186,7 @@ def retry_or_suspend(trigger: Trigger, error: str, *, now: float) -> TriggerChan
         return suspend(trigger, f"firing failed {count} times in a row: {error}", now=now)
     delay = doubled_seconds(RETRY_SECONDS, trigger.retry_count)
     changes = {"trigger_at": now + delay, "reason": error, "retry_count": count}
-    return TriggerChange(before=trigger, after=_by_holder(trigger, C.PUT_OFF, now=now, **changes))
+    return _by_holder(trigger, C.PUT_OFF, now=now, **changes)
 
 
 def suspend_after_lapses(trigger: Trigger, *, now: float) -> TriggerChange | None:
@@ -221,8 +218,7 @@ def put_off_unknown(
 
 
 def suspend(trigger: Trigger, reason: str, *, now: float) -> TriggerChange:
-    after = _by_holder(trigger, C.SUSPEND, now=now, trigger_at=None, reason=reason)
-    return TriggerChange(before=trigger, after=after)
+    return _by_holder(trigger, C.SUSPEND, now=now, trigger_at=None, reason=reason)
 
 
 def drop(
@@ -329,9 +325,13 @@ def _fire_time(trigger: Trigger) -> float:
     return trigger.fire_time
 
 
+def _task_in_the_way(trigger: Trigger) -> str | None:
+    return None if trigger.overlap is Overlap.ALLOW else trigger.last_task
+
+
 def _onward(
     trigger: Trigger, answered: float, why: str, *, now: float, chance: float, **changes: Any
-) -> Trigger:
+) -> TriggerChange:
     """Return the trigger at its next fire time, or ended with the reason ``why``."""
     changes |= {"retry_count": 0, "unknown_since": None}
     later = times.next_after(trigger.schedule, answered)
@@ -345,8 +345,11 @@ def _onward(
     return _by_holder(trigger, C.MOVE_ON, now=now, **move | changes)
 
 
-def _by_holder(trigger: Trigger, command: TriggerCommand, *, now: float, **changes: Any) -> Trigger:
-    return _next_version(trigger, command, now=now, request=_request(trigger), **changes)
+def _by_holder(
+    trigger: Trigger, command: TriggerCommand, *, now: float, **changes: Any
+) -> TriggerChange:
+    after = _next_version(trigger, command, now=now, request=_request(trigger), **changes)
+    return TriggerChange(before=trigger, after=after)
 
 
 def _request(trigger: Trigger) -> str:

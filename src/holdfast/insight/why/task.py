@@ -270,8 +270,8 @@ class Explanation:
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
         if not lease.until:
             return (
-                f"Worker {lease.owner} {doing}, started {self._started()}, but the store does not "
-                "know until when its lease holds: `holdfast doctor --fix` repairs that."
+                f"Worker {lease.owner} {doing}, started {self._format_start()}, but the store does "
+                "not know until when its lease holds: `holdfast doctor --fix` repairs that."
             )
         left = lease.until - (await self._store.views.stats()).now
         if left <= 0:
@@ -283,7 +283,7 @@ class Explanation:
                 f"{ago(-left)}{late}.{self._after_release()}"
             )
         return (
-            f"Worker {lease.owner} {doing}, started {self._started()}; its lease holds for "
+            f"Worker {lease.owner} {doing}, started {self._format_start()}; its lease holds for "
             f"{span(left)} more and is renewed while it lives.{self._progress()}{self._requests()}"
             f"{describe_crashes(self._task, self._settings.crash_limit)}{self._given_back()}"
         )
@@ -395,7 +395,7 @@ class Explanation:
     def _back(self, at: float | None) -> str:
         return ago(self._now - at) if at is not None else ""
 
-    def _started(self) -> str:
+    def _format_start(self) -> str:
         started = next(self._last(ev.TaskStarted), None)
         return self._back(started.at) if started else self._since()
 
