@@ -105,7 +105,7 @@ class Holdfast:
         self._submitter = submitter = Submitter(self)
         self.submit, self.submit_many = submitter.submit, submitter.submit_many
         self.describe_task = submitter.describe_task
-        self._worked_queues = set[str]()  # by workers of this process
+        self._worked_queues = set[str]()  # the queues that workers of this process serve
         self._opened = 0
         self._blocking: Blocking | None = None
 

@@ -40,7 +40,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     tenant: str | None
     status: Status
-    stage: str | None  # that runs now or would run next
+    stage: str | None  # the stage that runs now or runs next
     completed: tuple[str, ...]
     progress: float  # 0..1
     message: str
@@ -49,7 +49,7 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     created_at: float
     updated_at: float
-    outages: int = 0  # in a row, at that stage
+    outages: int = 0  # consecutive outages of that stage
     outage_since: float | None = None
 
 

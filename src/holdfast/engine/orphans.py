@@ -24,7 +24,7 @@ async def warn_of_orphans(store: Store, clock: Clock, *, lease_seconds: float) -
         held = [task for task in page.tasks if task.lease is not None]
         workers = await store.views.workers(live_within_seconds=lease_seconds) if held else ()
     except StoreError:
-        return  # who starts says that
+        return  # the start itself logs the outage
     by_name = {worker.beat.worker: worker for worker in workers}
     owners = {task.id: by_name.get(task.lease.owner) for task in held if task.lease is not None}
     orphans = [task for task in held if _is_gone(owners[task.id])]
@@ -58,5 +58,5 @@ def _is_gone(worker: WorkerInfo | None) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        return False  # it is another user's
+        return False  # the process belongs to another user
     return False

@@ -65,7 +65,7 @@ class Query:
         try:
             return await self._store().views.checkpoint(task.id) is not None
         except SerialisationError:
-            return True  # what cannot be read is there all the same
+            return True  # a checkpoint that cannot be read exists all the same
 
     async def query_plan_status(self, plan_id: str) -> PlanInfo:
         [plan] = await self._store().plans.load([names.normalise(plan_id)])

@@ -11,8 +11,8 @@ from holdfast.ports import LIVE_LEASES, Clock, Store
 from holdfast.registry import OWN_QUEUES
 
 AGAIN_SECONDS = 600.0  # a queue is checked no more often than that
-QUEUES_MAX = 1_000  # of which it is known when they were checked
-LAST_CHECK_SECONDS = 1.0  # for the checks under way when the app is closed
+QUEUES_MAX = 1_000  # queues whose last check is remembered
+LAST_CHECK_SECONDS = 1.0  # a closing app waits so long for checks under way
 
 log = logging.getLogger("holdfast.queues")
 

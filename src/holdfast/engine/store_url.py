@@ -24,7 +24,7 @@ async def open_store(settings: Settings, clock: Clock) -> tuple[Store, bool]:
     store = store_from_settings(settings, clock)
     try:
         await store.open()
-    except StoreUnavailable as error:  # what a person must mend is not papered over
+    except StoreUnavailable as error:  # a fallback must not hide what a person has to repair
         if settings.fallback != "memory" or isinstance(error, StoreFull):  # full is in reach
             raise
         log.warning("starting with a store in memory, which keeps nothing: %s", error)

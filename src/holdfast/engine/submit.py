@@ -58,7 +58,7 @@ class Submitter:
         self._registry = app.registry
         self._queue_limit = app.settings.queue_limit
         self._is_open = False
-        self._store: Store  # of the last opening: what is under way when the app closes goes there
+        self._store: Store  # of the last opening: submits under way at a close go there
         self._refusals: RefusalLog
         self._put: Gather[Submission, Insertion]
         self._queue_watch: QueueWatch | None = None
@@ -267,6 +267,6 @@ async def _encode_all(declared: TaskType, payloads: Iterable[Any]) -> list[bytes
 
 
 async def _turns() -> None:
-    """Give the loop its turns until what was begun is on its way to the store."""
+    """Give the loop its turns until the insert that was begun is on its way to the store."""
     for _ in range(2):
         await asyncio.sleep(0)

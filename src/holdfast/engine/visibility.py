@@ -21,7 +21,7 @@ from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import By, Failure, Task
 from holdfast.ports import Detail, Peek
 
-THROUGH = ("plan:", "bulk:")  # how the actors are named that act on many tasks for somebody
+THROUGH = ("plan:", "bulk:")  # how actors are named that act on many tasks for a person
 
 _GIVEN_BY_MANY = re.compile(r"(plan [^\s:]{1,300}|bulk:[^\s:]{1,100})(?=[: ]|\Z)")
 
@@ -32,7 +32,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """The extent of what one reader sees."""
 
     tracebacks: bool = True
-    limited: bool = False  # to some tenants
+    limited: bool = False  # the reader may see some tenants only
     actor: str | None = None  # the reader's own name: its own acts are shown whole
 
     def failure(self, failure: Failure) -> Failure:
@@ -89,14 +89,14 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         return replace(event, **changes) if changes else event
 
     def _unsaid(self, detail: Detail) -> frozenset[str]:
-        """Return the reasons that were kept back, for those who repeat them."""
+        """Return the reasons that are hidden from this reader: other fields may repeat them."""
         acts = (getattr(event, "by", None) for event in detail.events)
         given = (by for by in acts if isinstance(by, By))
         return frozenset(by.reason for by in given if by.reason and not self.seen_actor(by).reason)
 
 
 def _is_plain(reason: str) -> bool:
-    """Say whether a reason only names the plan or bulk action: nobody has added a word."""
+    """Return whether a reason only names the plan or bulk action, without a person's words."""
     found = _GIVEN_BY_MANY.match(reason)
     return found is not None and reason in (found[1], f"{found[1]} is paused")
 

@@ -28,7 +28,7 @@ async def sleep(clock: Clock, seconds: float) -> None:
 
 
 async def wait_for_all(clock: Clock, tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
-    """Wait until all of them are done, but no longer than that."""
+    """Wait until all tasks are done, but no longer than ``seconds``."""
     if tasks:
         with suppress(TimeoutError):
             async with deadline(clock, seconds):

@@ -247,7 +247,7 @@ def test_a_worker_that_is_drained_from_elsewhere_ends_well(world: World, start: 
     assert (entry["command"], entry["reason"]) == ("drain", "a new host")
     code, said = process.ended()
     assert code == 0
-    assert "is told to drain" in said
+    assert "drains, as a person asked" in said
     assert world.do(lambda made: made.app.store.admin.switches()) == []
 
 

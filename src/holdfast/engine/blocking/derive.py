@@ -32,7 +32,7 @@ A = ParamSpec("A")
 class Face(Generic[T]):
     """One part of the app, as code outside its loop uses it."""
 
-    faces: ClassVar[dict[type, type[Face[Any]]]] = {}  # of what an async method may return
+    faces: ClassVar[dict[type, type[Face[Any]]]] = {}  # by the type that an async method returns
 
     def __init__(self, thread: LoopThread, part: T) -> None:
         self._thread = thread

@@ -111,7 +111,7 @@ P = TypeVar("P", bound=_Acting)
 
 
 class ActingFace(Face[P]):
-    """A part of the app that acts in somebody's name."""
+    """A part of the app that acts in an actor's name."""
 
     def acting_as(self, actor: str, origin: str = "") -> Self:
         return type(self)(self._thread, self._part.acting_as(actor, origin))

@@ -26,7 +26,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._depth = self._entered = 0
-        self._pid: int | None = None  # of the process that has opened it
+        self._pid: int | None = None  # the process that opened it
         self._opening = threading.RLock()
         self._opened_by_itself = False
 

@@ -36,7 +36,7 @@ class Acting:
         self._refused: Counter[str] = Counter()
         self._changed = self._gone = 0
         self._plans: set[str] = set()
-        self.going: list[str] = []  # those that took the command
+        self.going: list[str] = []  # the tasks that took the command
 
     async def on(self, part: Sequence[Picked]) -> BulkCounts:
         left = part
@@ -94,7 +94,7 @@ class Acting:
         except Refused as error:
             if as_picked:
                 await self._refuse(task, error)
-            else:  # it has ended, or somebody else was faster
+            else:  # the task has ended, or another person was faster
                 self._changed += 1
             return None
 

@@ -51,13 +51,13 @@ class BulkOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
     matching: int
-    more: bool  # than were looked at
+    more: bool  # more tasks match than were counted
     sample: tuple[Info, ...]  # the newest of them
-    refused_now: int  # of those looked at: they could not take the command now
-    starts_over: int = 0  # of those looked at: from their first stage, with new effect keys
+    refused_now: int  # counted tasks that could not take the command now
+    starts_over: int = 0  # counted tasks that start over, with new effect keys
     starting_over: tuple[str, ...] = ()  # the first of them
-    checkpoints_judged: int = 0  # so many were looked at to tell who starts over
-    checkpoints_to_judge: int = 0  # of so many tasks that would go on from one
+    checkpoints_judged: int = 0  # tasks whose checkpoint was judged
+    checkpoints_to_judge: int = 0  # tasks that would go on from a checkpoint
     code_unknown: tuple[str, ...] = ()  # their types that the process that looked does not declare
 
 
@@ -68,12 +68,12 @@ class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
     command: BulkCommand
     where: Filter
     phase: str  # held, waiting, canary N, rest, done, halted, stopped, paused, suspended
-    status: Status  # of its task
+    status: Status  # the status of its task
     matching: int  # when it began
     more: bool
     left: int
     counts: BulkCounts
-    unknown: int  # of a canary: set going, and not at rest yet
+    unknown: int  # tasks of a canary that were set going and have not ended yet
     rate: float
     canary: Canary | None
     limit: int | None

@@ -110,7 +110,7 @@ async def ask(app: Holdfast, bulk_id: str, command: str, by: By) -> None:
 def _resume(task: Task, ask: OperatorRequest) -> Transition:
     if task.suspended:
         return operate.resume_suspended(task, ask)
-    if task.status is Status.CREATED:  # whoever started it died, or lost the store, on the way
+    if task.status is Status.CREATED:  # the process that started it died, or lost the store
         return operate.release(task, ask)
     return operate.resume(task, ask)
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 PAGE = 500
 COUNT_LIMIT = 10_000  # tasks counted before it begins
 PAGES_LIMIT = 20  # looked through in one round for the next to act on
-SLICE_SECONDS = 0.1  # what may go in that time goes in one write
-LOOK_SECONDS = 1.0  # whether it was stopped
-POLL_SECONDS = (1.0, 15.0)  # for the ends of those that were set going
+SLICE_SECONDS = 0.1  # the tasks of so much time are written together
+LOOK_SECONDS = 1.0  # between two checks whether the action was stopped
+POLL_SECONDS = (1.0, 15.0)  # between two polls for the ends of tasks that were set going
 TIMEOUT_SECONDS = 300.0
 REASON_LIMIT_CHARS = 2_000
 RETRY = Retry(max=20, backoff=("1s", "5s", "30s", "1m"))

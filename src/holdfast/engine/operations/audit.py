@@ -15,7 +15,7 @@ from holdfast.ports import Store
 
 PAGE = 500
 LOOKS = 50  # pages; after so many the cursor says where to go on
-SEALS = 2_000  # pages of what is loose; more than that waits for the workers
+SEALS = 2_000  # pages of unsealed entries; the workers seal the others
 
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
 
@@ -28,7 +28,7 @@ class ChainVerdict(msgspec.Struct, frozen=True, kw_only=True):
     links: int
     loose: int
     broken: Break | None = None
-    missing: Missing | None = None  # at its old end; only if the retention was told
+    missing: Missing | None = None  # at its old end; only if the retention was given
 
     @property
     def holds(self) -> bool:

@@ -20,7 +20,7 @@ from holdfast.domain.task.envelope import iso
 from holdfast.ports import Store
 
 PAGE = 500
-PAGES = 20_000  # of a walk before a prune
+PAGES = 20_000  # that a walk before a prune reads
 SLACK_SECONDS = 3600.0  # clocks of several machines
 _PRUNED = re.compile(
     r"\baudit ([1-9][0-9]{0,14})\b"
@@ -43,7 +43,7 @@ class _Prune(msgspec.Struct, frozen=True):
     count: int
     pruned_before: int = 0
     gone_before: int = 0
-    newest_before: float | None = None  # of what was gone before
+    newest_before: float | None = None  # the newest entry that was gone before
 
 
 class Evidence:

@@ -36,7 +36,7 @@ from holdfast.runtime.worker.stage_errors import check_data
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
 
-SHOWN_CHARS = 2_000  # of a value, in the audit
+SHOWN_CHARS = 2_000  # characters of a value that the audit shows
 
 ASIDE_BYTES = 16 * 1024  # to hide the secrets in more takes long, and is done in a thread
 

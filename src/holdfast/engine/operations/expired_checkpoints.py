@@ -20,7 +20,7 @@ from holdfast.ports import Detail, Store
 from holdfast.registry import TaskType
 
 AT_ONCE = 100
-LOOKED_AT = 1_000  # of the tasks of one plan or bulk action
+LOOKED_AT = 1_000  # tasks of one plan or bulk action whose checkpoint is judged
 
 STARTS_OVER = "starts over from its first stage, with new effect keys"
 SUSPENDED_AGAIN = "is suspended again (invalid-checkpoint)"
@@ -48,7 +48,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 def outlook(
     task: Task, checkpoint: Checkpoint | None, *, now: float, declared: TaskType | None = None
 ) -> Outlook | None:
-    """Return what becomes of a task that is set going, or None where its checkpoint is good.
+    """Return how a task goes on when it is set going, or None where its checkpoint is good.
 
     ``declared``: its type in the present code, which is what counts; None: not known here."""
     if not task.continues_from_checkpoint:
@@ -86,7 +86,7 @@ async def look_ahead(
         return None
     try:
         checkpoint = await store.views.checkpoint(task.id)
-    except SerialisationError:  # it is suspended again, and nothing is discarded
+    except SerialisationError:  # the task is suspended again, and nothing is discarded
         return None
     return outlook(task, checkpoint, now=now, declared=find(task.type))
 
@@ -94,7 +94,7 @@ async def look_ahead(
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The tasks among many that would start over; the first of their checkpoints were judged."""
 
-    ids: tuple[str, ...] = ()  # of those that would
+    ids: tuple[str, ...] = ()  # the tasks that would start over
     judged: int = 0  # tasks whose checkpoint was looked at
     total: int = 0  # tasks that would go on from one
     code_unknown: tuple[str, ...] = ()  # their types that the process that judged does not declare

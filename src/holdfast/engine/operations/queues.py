@@ -98,5 +98,5 @@ def named_switches(queue: str, *, intake: bool, claiming: bool) -> tuple[Switch,
     """Return the switches that are named; none: both."""
     named = tuple(switch for switch, wanted in zip(BOTH, (intake, claiming), strict=True) if wanted)
     if not named and queue == notification.QUEUE:
-        return (Switch.CLAIMING,)  # what it takes in cannot be refused
+        return (Switch.CLAIMING,)  # notifications cannot be refused
     return named or BOTH

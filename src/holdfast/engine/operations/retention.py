@@ -18,7 +18,9 @@ from holdfast.ports import Clock, Kept, Store
 BATCH = 500
 COUNTED = 100_000  # a dry run looks at no more of a kind
 BATCHES = 20_000  # at most ten million of a kind in one go
-USUAL = tuple(kind for kind in Kept if kind is not Kept.AUDIT)  # that goes only by its name
+USUAL = tuple(
+    kind for kind in Kept if kind is not Kept.AUDIT
+)  # the audit is pruned only when it is named
 
 
 Show: TypeAlias = Callable[[Kept, int], AbstractContextManager[Callable[[int], None]]]
@@ -41,13 +43,19 @@ class PruneOrder(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
     async def carry_out(self, store: Store, clock: Clock, show: Show | None = None) -> Pruned:
-        """``show``: shows somebody how far it is; for that, all of a kind is counted first."""
-        if self.dry_run:
-            return await count(store, self)
-        return await delete(store, clock, self, show)
+        """Count or delete the records.
+
+        ``show`` shows the progress; for that, all records of a kind are counted first.
+        """
+        if not self.dry_run:
+            return await delete(store, clock, self, show)
+        counts = {
+            kind: await self.step(store, kind, limit=COUNTED, dry_run=True) for kind in self.kinds
+        }
+        return Pruned(counts=counts, complete=_all_below(counts.values(), COUNTED))
 
     def age_of(self, kind: Kept) -> float:
-        """A worker that may yet live is no matter of age."""
+        """Return the age from which a kind is deleted; a worker that may still live is kept."""
         age = self.older_than_seconds
         return max(age, 2 * self.lease_seconds) if kind is Kept.WORKERS else age
 
@@ -61,7 +69,7 @@ class PruneOrder(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def entry(self, pruned: dict[Kept, int], *, at: float, audit_before: str = "") -> Audit:
-        """Return what is written down; ``audit_before``: what of the audit was gone before."""
+        """Return the audit entry; ``audit_before`` names the links that were gone before."""
         notes = {Kept.AUDIT: audit_before if pruned.get(Kept.AUDIT) else ""}
         counts = ", ".join(
             f"{kind} {number}{notes.get(kind, '')}" for kind, number in pruned.items()
@@ -96,17 +104,12 @@ def new_order(
     )
 
 
-async def count(store: Store, order: PruneOrder) -> Pruned:
-    """Count what would be deleted, and delete nothing."""
-    counts = {
-        kind: await order.step(store, kind, limit=COUNTED, dry_run=True) for kind in order.kinds
-    }
-    return Pruned(counts=counts, complete=_all_below(counts.values(), COUNTED))
-
-
 async def delete(store: Store, clock: Clock, order: PruneOrder, show: Show | None = None) -> Pruned:
-    """Delete it. It is written down afterwards, as a store that is full takes nothing before; and
-    also when it breaks off."""
+    """Delete the records of an order.
+
+    The audit entry is written afterwards, because a full store takes none before, and also when
+    the deletion breaks off.
+    """
     pruned: dict[Kept, int] = {}
     audit_before = await before_prune(store) if Kept.AUDIT in order.kinds else ""
     try:
@@ -136,7 +139,7 @@ async def _delete_all(
 async def _note(store: Store, entry: Audit) -> None:
     try:
         await store.admin.audit(entry)
-    except StoreFull as error:  # still: whoever reads that must not think that nothing was done
+    except StoreFull as error:  # the caller must still learn that records were deleted
         raise StoreFull(
             f"deleted ({entry.after}), but the audit does not say so: {error}"
         ) from error

@@ -128,7 +128,7 @@ class Plans(ActorCalls):
                 raise TenantsBusy(plan_id, busy)
         queues = {planned.record.queue for planned in tasks}
         if paused := await intake_is_paused(self._app.store, queues):
-            raise IntakePaused(paused)  # before anything of it is there
+            raise IntakePaused(paused)  # before anything of the plan is stored
         there = await self._create(plan, tasks)
         if there.cancel_requested or there.status is PlanStatus.CANCELLED:
             await self._withdraw(there)

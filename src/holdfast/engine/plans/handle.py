@@ -27,7 +27,7 @@ EVENTS = 1000
 class WaveInfo(msgspec.Struct, frozen=True, kw_only=True):
     number: int  # from 1
     size: int
-    counts: dict[MemberState, int]  # those that are not zero; they add up to the size
+    counts: dict[MemberState, int]  # only counts above zero; they add up to the size
 
 
 class PlanInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class PlanInfo(msgspec.Struct, frozen=True, kw_only=True):
     waves: tuple[WaveInfo, ...]
     max_concurrency: int | None
     soaks_for: float  # seconds, still
-    ends_in: float | None  # seconds, estimated; None: nobody can tell
+    ends_in: float | None  # seconds, estimated; None: no estimate is possible
     reason: str | None
     legal: tuple[PlanCommand, ...]
     driver: str | None

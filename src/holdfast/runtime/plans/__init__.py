@@ -1,2 +1,2 @@
-"""Plans, driven: one instance at a time looks after each (`service.py`), step by step
-(`driver.py`), and reaches its tasks by their own commands (`task_gateway.py`)."""
+"""The drivers of plans: the service gives each plan to one instance at a time (`service.py`), which
+drives it step by step (`driver.py`) and sends commands to its tasks (`task_gateway.py`)."""

@@ -13,7 +13,7 @@ from holdfast.ports import Clock
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import TaskGateway
 
-BUSY_SECONDS = (1.0, 4.0)  # until a tenant that was busy is asked for again; doubled
+BUSY_SECONDS = (1.0, 4.0)  # until a busy tenant is checked again; doubled each time
 
 
 class BusyTenants:
@@ -25,7 +25,7 @@ class BusyTenants:
         self._seconds: dict[int, float] = {}
 
     def now(self) -> Collection[int]:
-        """Return the tasks that are not to be asked for now."""
+        """Return the tasks whose tenants are not checked again yet."""
         now = self._clock.steady()
         self._until = {index: at for index, at in self._until.items() if at > now}
         return self._until
@@ -40,7 +40,7 @@ class BusyTenants:
 class Admission:
     def __init__(self, gateway: TaskGateway, busy: BusyTenants) -> None:
         self._gateway, self._busy = gateway, busy
-        self.passed_over = False  # tenants that are busy: those behind them come next
+        self.passed_over = False  # a busy tenant was passed over: the tasks behind it come next
 
     async def choose(
         self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask], room: int

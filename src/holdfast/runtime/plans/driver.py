@@ -37,8 +37,8 @@ from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.plans")
 
-STEP_SECONDS = 0.02  # between two steps, so that one sees the end of many tasks
-QUIET_STEPS = 4  # without anything new: up to so many doublings of that
+STEP_SECONDS = 0.02  # between two steps, so that a step sees many tasks end
+QUIET_STEPS = 4  # the pause doubles after each step without news, at most this often
 POLL_SECONDS = 1.0  # when nothing signals
 
 REFUSED = {
@@ -59,9 +59,9 @@ class PlanDriver:
         self._poll = TaskPoll(env.clock, self._busy)
         self._admission = Admission(self._gateway, self._busy)
         self._snapshot: PlanSnapshot | None = None
-        self._refused: dict[int, Member] = {}  # what a refused command has made of its task
+        self._refused: dict[int, Member] = {}  # their state after a refused command
         self._quiet_steps = 0
-        self._still: set[int] = set()  # with a slot, and found at rest
+        self._still: set[int] = set()  # the tasks that have a slot and rest
 
     async def run(self) -> None:
         """Drive until the plan needs no driver, or belongs to another one."""
@@ -174,7 +174,7 @@ class PlanDriver:
             after = mem.observe_member(plan, index, member, task)
             if after != member and index not in moves:
                 moves[index] = after
-        # One that comes into question for being undone only now may be the newest: the next step.
+        # A task that can be undone only now may be the newest: it is for the next step.
         rolls_back = plan.status is PlanStatus.ROLLING_BACK
         comes_later = rolls_back and any(mem.to_undo(plan, i, m) for i, m in moves.items())
         room = 0 if comes_later else snapshot.room_after(moves)
@@ -223,9 +223,9 @@ class PlanDriver:
             if task_id in result.busy:
                 self._busy.put_off(index)
             elif task_id in result.moved_on:
-                log.warning("plan %s: newer work has run over task %s", plan.id, task_id)
+                log.warning("plan %s: newer work has superseded task %s", plan.id, task_id)
                 self._refused[index] = Member(REFUSED[by_task[task_id]], tasks[index].version or 0)
         busy = [(task, Command.HOLD_BACK) for task, _ in commands if task.id in result.busy]
-        if busy:  # they lose their slots when the next step sees it
+        if busy:  # the next step takes their slots back
             await self._gateway.send(plan, busy)
         return result.sent

@@ -35,7 +35,7 @@ class DriverLease:
         return is_kept
 
     def note_renewed(self, asked_at: float) -> None:
-        """Note that the store has renewed the lease, with a write too, asked for at that time."""
+        """Note a renewal, also by a write; the lease runs from when it was sent."""
         self._renewed_at = asked_at
 
     async def give_back(self) -> None:

@@ -52,7 +52,7 @@ class TaskPoll:
         self._unseen = left
 
     def _slotted_tasks(self, snapshot: PlanSnapshot) -> Iterable[int]:
-        """Return the tasks with slots, of very many some in turn."""
+        """Return the tasks with slots; of very many, a share in turn."""
         slotted = sorted(snapshot.slotted)
         if len(slotted) <= SLOTTED_LIMIT:
             return slotted
@@ -75,7 +75,7 @@ class TaskPoll:
         return (*snapshot.skipped_members(), *self._resting(snapshot), *self._candidates(snapshot))
 
     def _resting(self, snapshot: PlanSnapshot) -> Iterable[int]:
-        """Return each task at rest once before the plan is put down, and then some in turn."""
+        """Return each task at rest once before the plan rests, and then a share in turn."""
         page = self._unseen[:PAGE]
         self._unseen = self._unseen[PAGE:] + page
         now = self._clock.steady()

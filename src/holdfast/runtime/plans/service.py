@@ -18,9 +18,9 @@ from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.plans")
 
-AT_ONCE = 200  # plans in the hands of one process
-POLL_SECONDS = 30.0  # at least so often: only a lost wake-up needs it
-LEAST_SECONDS = 0.01  # what is due by another's clock may not be due by the store's
+AT_ONCE = 200  # plans that one process drives
+POLL_SECONDS = 30.0  # the longest pause: only a lost wake-up needs it
+LEAST_SECONDS = 0.01  # a plan may be due by another clock before it is due by the store's
 TRY_AGAIN_SECONDS = 1.0
 
 

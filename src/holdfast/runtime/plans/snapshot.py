@@ -20,7 +20,7 @@ from holdfast.domain.plan.plan import (
 REACHED = frozenset(
     {MemberState.AGAIN, MemberState.FAILED, MemberState.PAUSED, MemberState.ROLLBACK_FAILED}
 )
-POLLED_AGAIN = REACHED - {MemberState.AGAIN}  # a person may set them going
+POLLED_AGAIN = REACHED - {MemberState.AGAIN}  # a person may resume or retry them
 
 
 class PlanSnapshot:
@@ -28,7 +28,7 @@ class PlanSnapshot:
         self.plan, self.tasks = plan, tasks
         self.members = dict(members)
         self._slotted = {i for i, member in members.items() if member.state in SLOTTED}
-        self._first = 0  # none before it waits
+        self._first = 0  # no member before this one waits
 
     def member(self, index: int) -> Member:
         return self.members.get(index, WAITING)

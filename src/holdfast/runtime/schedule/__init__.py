@@ -1,1 +1,1 @@
-"""Triggers are fired here, and those that code declares are kept in the store."""
+"""The scheduler fires triggers, and writes to the store those that code declares."""

@@ -36,7 +36,7 @@ class DrainableWorker(Protocol):
 
 
 class DrainWatch:
-    """The watch of one worker, on its loop; ``on_drained`` is called when it was drained by it."""
+    """Watches for one worker, on its loop; ``on_drained`` is called after a drain that it began."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class DrainWatch:
         await sleep(self._clock, POLL_SECONDS)
         while not await self._is_to_drain():
             await sleep(self._clock, POLL_SECONDS)
-        log.info("worker %s is told to drain", self._worker.name)
+        log.info("worker %s drains, as a person asked", self._worker.name)
         self._worker.stop_claiming()
         # A thread cannot be stopped, and this process may live on. Unlike at a process's end there
         # is time: the leases are kept until the last plain function has returned.
         while self._worker.in_threads:
             await sleep(self._clock, THREADS_SECONDS)
-        self._draining = asyncio.create_task(self._drain())  # which ends this service, too
+        self._draining = asyncio.create_task(self._drain())  # the drain ends this service, too
 
     def abandon(self) -> None:
         if self._draining is not None:

@@ -21,7 +21,7 @@ EVERY_SECONDS = 10.0
 PAGE = 100
 LEASE_SECONDS = 30.0
 REMEMBERED = 10_000
-NO_TASKS = 1  # a change without tasks asks for no room
+NO_TASKS = 1  # a change without tasks needs no room in a queue
 
 
 class Patrol:
@@ -29,7 +29,7 @@ class Patrol:
         self._triggers, self._owner = env.store.triggers, env.worker
         self._clock, self._chance = env.clock, env.chance
         self._cursor: str | None = None
-        self._found_some = False  # in this walk: where one was sent away, more may have been
+        self._found_some = False  # in this walk: a clock that was ahead has sent away more than one
         self._next_at = float("-inf")  # by the steady clock
         self._right: dict[str, float | None] = {}  # by id, the fire time that the store calls right
 
@@ -74,7 +74,7 @@ class Patrol:
         [trigger] = leased.triggers
         now = trigger.updated_at  # when it was handed out, by the store's clock
         if firing.is_ahead(trigger, now=now):
-            log.warning("trigger %s waited for a time of a clock that was ahead", trigger.id)
+            log.warning("trigger %s had a fire time from a clock that was ahead", trigger.id)
             self._found_some = True
             change = firing.bring_back(trigger, now=now, chance=self._chance.random())
         else:

@@ -1,4 +1,4 @@
-"""The pruner removes what has outlived its time, and repairs what does not agree."""
+"""The pruner deletes what has outlived its retention, and repairs an inconsistent store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("holdfast.pruner")
 
 EVERY_SECONDS = 60.0
 BATCH = 500
-FINDINGS = 1000  # of one comparison
+FINDINGS = 1000  # that one comparison returns
 BATCHES_A_ROUND = 20
 
 
@@ -24,8 +24,8 @@ class Pruner:
         self._reconcile_seconds = env.options.reconcile_seconds
         self._ages: dict[Kept, float] = {
             Kept.TASKS: 0.0,  # each has its own ``keep``
-            Kept.TRIGGERS: 0.0,  # as these
-            Kept.PLANS: 0.0,  # and these
+            Kept.TRIGGERS: 0.0,  # each has its own ``keep``
+            Kept.PLANS: 0.0,  # each has its own ``keep``
             Kept.CHECKPOINTS: env.options.rules.checkpoint_ttl_seconds,
             Kept.TOMBSTONES: 0.0,  # each has its own end
             Kept.AUDIT: env.options.audit_seconds,
@@ -38,7 +38,7 @@ class Pruner:
             try:
                 await self.tick()
             except StoreError:
-                continue  # the timers say so already
+                continue  # the timers log the outage
 
     async def tick(self) -> None:
         for kind, age in self._ages.items():

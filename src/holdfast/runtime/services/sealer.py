@@ -1,4 +1,4 @@
-"""The sealer takes audits into their chain, in stores that write them down elsewhere first."""
+"""The sealer adds audit entries to their chain, in stores that first write them elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.worker.environment import WorkerEnvironment
 
 EVERY_SECONDS = 5.0
-IDLE_SECONDS = 60.0  # until there was anything: most stores never have anything to seal
+IDLE_SECONDS = 60.0  # until the first entry to seal: most stores never have one
 BATCH = 500
 BATCHES_A_ROUND = 20
 
@@ -24,7 +24,7 @@ class Sealer:
                     self._rest_seconds = EVERY_SECONDS
                 rest = self._rest_seconds
             except StoreError:
-                rest = EVERY_SECONDS  # the timers say so already
+                rest = EVERY_SECONDS  # the timers log the outage
             await sleep(self._clock, rest)
 
     async def tick(self) -> int:

@@ -15,7 +15,7 @@ RESTART_SECONDS = 1.0
 
 
 class Supervisor:
-    """Starts a service again that failed: a defect in one must not end it."""
+    """Restarts a service that failed: a defect must not end the service."""
 
     def __init__(self, env: WorkerEnvironment) -> None:
         self._worker, self._clock = env.worker, env.clock

@@ -18,17 +18,9 @@ from holdfast.ports import Clock, Timer, scope
 from holdfast.ports.tracing import Span
 from holdfast.registry import StageDef, UndoDef
 from holdfast.runtime.context import Context
+from holdfast.runtime.worker import meter
 from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.forks import Forks, end_child
-from holdfast.runtime.worker.meter import (
-    DONE,
-    FAILED,
-    OUTAGE,
-    SNOOZED,
-    UNDO_FAILED,
-    UNDO_OUTAGE,
-    UNDONE,
-)
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningStages, RunningTask, Stop
 from holdfast.runtime.worker.stage_errors import CalledTask, StageErrors, check_data
 from holdfast.runtime.worker.threads import Raised, Threads
@@ -130,7 +122,8 @@ class Attempts:
         else:
             took = clock.steady() - started
             if function is not None:
-                self._count(at.task.type, stage.name, DONE if function is stage else UNDONE, took)
+                name = meter.DONE if function is stage else meter.UNDONE
+                self._count(at.task.type, stage.name, name, took)
             return Done(
                 result=result,
                 data=data,
@@ -285,19 +278,19 @@ def _guard(call: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
 
 def _outcome_name(ended: Failed | Snoozed, *, undo: bool) -> str:
     if isinstance(ended, Snoozed):
-        return SNOOZED
+        return meter.SNOOZED
     if ended.outage_seconds is not None:
-        return UNDO_OUTAGE if undo else OUTAGE
-    return UNDO_FAILED if undo else FAILED
+        return meter.UNDO_OUTAGE if undo else meter.OUTAGE
+    return meter.UNDO_FAILED if undo else meter.FAILED
 
 
 def _record(span: Span, outcome: Done | Failed | Snoozed | None) -> None:
     if isinstance(outcome, Failed):
         failure = outcome.failure
-        span.tell(outcome=FAILED)
+        span.tell(outcome=meter.FAILED)
         span.fail(failure.error, failure.message, failure.traceback)
     elif outcome is not None:
-        span.tell(outcome=DONE if isinstance(outcome, Done) else SNOOZED)
+        span.tell(outcome=meter.DONE if isinstance(outcome, Done) else meter.SNOOZED)
 
 
 def _key(stage: StageDef, at: StageCaller) -> str:

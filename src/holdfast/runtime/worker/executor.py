@@ -1,4 +1,4 @@
-"""The executor runs one task, from the claim to its rest."""
+"""The executor runs one task, from the claim until it settles, is parked or is given back."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Executor:
     rules: Rules
     attempts: Attempts
     write: Callable[[Transition], Awaitable[Outcome]]
-    type_is_served: Callable[[str], Awaitable[bool]]  # by any live worker
+    type_is_served: Callable[[str], Awaitable[bool]]  # whether any live worker knows the type
     draining: Callable[[], bool]
     held_tenants: HeldTenants
-    publish: Callable[[RunningTask], None]  # its last progress
+    publish: Callable[[RunningTask], None]  # publishes the last progress of a task
 
     async def run(self, claimed: Claimed, running: RunningTask) -> None:
         """Run a claimed task until it rests, is given back or belongs to another worker."""
@@ -184,7 +184,7 @@ class TaskExecution(ClaimedTask):
         self.checkpoint: Checkpoint | None = None
         self.data: Mapping[str, Any] = {}
         self.results: dict[str, bytes] = {}
-        self.fits = False  # the code's stages with what has run
+        self.fits = False  # whether the code's stages fit those that have run
         for stage in claimed.stages:
             self.results[stage.name] = stage.result
 

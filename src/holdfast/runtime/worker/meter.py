@@ -25,7 +25,7 @@ OUTCOMES = DONE, FAILED, SNOOZED, UNDONE, UNDO_FAILED, OUTAGE, UNDO_OUTAGE = (
 
 FLUSH_SECONDS = 5.0
 BATCH = 200
-CELLS_LIMIT = 10_000  # of type, stage and outcome: more are not declared by anything sane
+CELLS_LIMIT = 10_000  # of type, stage and outcome: no sane program declares more
 
 Key: TypeAlias = tuple[str, str, str]  # type, stage, outcome
 
@@ -67,7 +67,7 @@ class Meter:
             await self.flush()
 
     async def stop(self) -> None:
-        """Flush for the last time; an error keeps no worker from leaving."""
+        """Flush for the last time; an error does not keep the worker from leaving."""
         try:
             await self.flush()
         except Exception:

@@ -6,7 +6,7 @@ from holdfast.domain.task.task import Failure
 from holdfast.ports import OutageGroup
 from holdfast.runtime.worker.environment import WorkerEnvironment
 
-KEPT_SECONDS = 60.0  # at least: who looks at beats does so every few seconds
+KEPT_SECONDS = 60.0  # at least: readers of beats read them every few seconds
 LIMIT = 50  # groups; a program has far fewer dependencies
 
 
@@ -15,8 +15,8 @@ class OutageGroups:
 
     def __init__(self, env: WorkerEnvironment) -> None:
         self._clock = env.clock
-        self._kept_seconds = max(KEPT_SECONDS, env.options.lease_seconds)  # some beats name each
-        self._seen: dict[str, tuple[float, OutageGroup]] = {}  # when it was last met, by the clock
+        self._kept_seconds = max(KEPT_SECONDS, env.options.lease_seconds)  # several beats name each
+        self._seen: dict[str, tuple[float, OutageGroup]] = {}  # with when it was last met
 
     def note(self, failure: Failure, since: float) -> None:
         """Note an outage; ``since`` is the first of the row that it belongs to."""

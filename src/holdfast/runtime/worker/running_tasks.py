@@ -25,7 +25,7 @@ from holdfast.ports import Claimed, Clock, Renewal
 log = logging.getLogger("holdfast.worker")
 
 MARGIN = 0.1  # the last part of a lease, in which a run that cannot renew is stopped
-GATE_SECONDS = 60.0  # for so long at most nothing new begins beside a suspect
+GATE_SECONDS = 60.0  # the longest time in which nothing new begins beside a suspect
 POLL_SECONDS = 0.1
 
 
@@ -34,8 +34,8 @@ class LeaseGone(Exception):
 
 
 class Stop(StrEnum):
-    LEASE_LOST = "lease lost"  # someone else may have it: write nothing more
-    DRAIN = "the worker stops"  # give it back
+    LEASE_LOST = "lease lost"  # another worker may hold it: nothing more is written
+    DRAIN = "the worker stops"  # the task is given back
 
 
 class RunningTask:
@@ -103,7 +103,7 @@ class RunningTask:
 
     @property
     def progress(self) -> Progress | None:
-        """The progress is made on demand: most stages end before anybody asks for it."""
+        """Return the progress, made on demand: most stages end before anybody reads it."""
         progress = self._reported
         if progress is None and self._begun is not None:
             stage, at = self._begun
@@ -217,7 +217,7 @@ class RunningTasks:
         except LeaseGone:
             log.info("task %s was taken over", running.task_id)
         except SerialisationError as error:
-            # As good as lost: the lease lapses, and the store's sweep sees to the record.
+            # The task is lost to us: its lease lapses, and the store's sweep handles the record.
             log.error(
                 "task %s: its run is stopped, nothing can be written: %s", running.task_id, error
             )
@@ -225,8 +225,8 @@ class RunningTasks:
             if running.stop is None:
                 raise
         except Exception:
-            # Not the user's code: that is caught where it is called. The lease will lapse.
-            log.exception("task %s: the engine failed it", running.task_id)
+            # The user's code has not failed: its errors are caught at its call. The lease lapses.
+            log.exception("task %s: its run failed in the engine", running.task_id)
         finally:
             running.is_renewed = False
             self._stages.end(running)
@@ -238,7 +238,7 @@ class RunningStages:
     """The stages that run in one process, shared by its workers in whichever threads they run."""
 
     def __init__(self) -> None:
-        self.suspect: RunningTask | None = None  # it keeps the others out
+        self.suspect: RunningTask | None = None  # while it is set, no other stage begins
         self._running: set[str] = set()  # the leases of the stages that run
         self._waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came
 
@@ -253,7 +253,7 @@ class RunningStages:
             self.wake()
 
     def release(self, running: RunningTask) -> None:
-        """Let the others in again, if it is this suspect that keeps them out."""
+        """Let other stages begin again, if this suspect kept them out."""
         if self.suspect is running:
             self.suspect = None
             self.wake()
@@ -283,7 +283,7 @@ class RunningStages:
             timer.cancel()
 
     def wake(self) -> None:
-        """Let those who wait check again."""
+        """Wake all who wait, so that they check again."""
         for future in tuple(self._waiting):
             with suppress(RuntimeError):  # its loop is closed
                 future.get_loop().call_soon_threadsafe(_finish, future)

@@ -106,12 +106,12 @@ class Worker:
 
     @property
     def in_threads(self) -> frozenset[str]:
-        """The leases under which plain functions run now."""
+        """Return the leases under which plain functions run now."""
         running = self._running.snapshot()
         return frozenset(task.lease_id for task in running if task.in_thread)
 
     def last_report(self) -> tuple[Beat, list[Renewal]]:
-        """Return what a supervisor has to tell the store when this worker has died."""
+        """Return what a supervisor reports to the store when this worker has died."""
         running = self._running.snapshot()
         return self._describe(), [task.renewal(again=True) for task in running if task.has_begun]
 
@@ -137,7 +137,7 @@ class Worker:
         running = RunningTask(
             task.id, lease.id, safe_until=safe_until, version=task.version, is_renewed=False
         )
-        self._stages.suspect = running  # for good: nothing else ever begins here
+        self._stages.suspect = running  # it stays set: nothing else ever begins in this process
         await self._heartbeat.take_over(running)
         running.is_renewed = True
         self._heartbeat.start()
