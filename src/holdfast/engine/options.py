@@ -38,7 +38,7 @@ def complete_options(
     declared: type[D], given: Mapping[str, Any], refuse: Callable[[str], Exception] = InvalidInput
 ) -> D:
     """Return the given options, and for the others their defaults; raise for an unknown name."""
-    defaults = {name: option.default for name, (_, option) in _declared(declared).items()}
+    defaults = {name: option.default for name, (_, option) in _read_options(declared).items()}
     if unknown := sorted(given.keys() - defaults.keys()):
         known = ", ".join(sorted(defaults))
         raise refuse(f"no such option: {', '.join(unknown)} (there are {known})")
@@ -62,7 +62,7 @@ def show_options(declared: type[D]) -> Callable[[F], F]:
         signature, kind = inspect.signature(call), inspect.Parameter.KEYWORD_ONLY
         shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         meanings = []
-        for name, (annotation, option) in _declared(declared).items():
+        for name, (annotation, option) in _read_options(declared).items():
             default, meaning = option
             shown.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
             meanings.append(f"{name}: {meaning}")
@@ -74,7 +74,7 @@ def show_options(declared: type[D]) -> Callable[[F], F]:
 
 
 @cache
-def _declared(declared: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Option]]:
+def _read_options(declared: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Option]]:
     """Return the type of each option, and the option itself."""
     hints = get_type_hints(declared, include_extras=True)
     return {name: (hint.__origin__, hint.__metadata__[0]) for name, hint in hints.items()}

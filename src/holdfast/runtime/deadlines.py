@@ -40,7 +40,7 @@ async def back_off(clock: Clock, chance: random.Random, tries: int) -> None:
     await sleep(clock, shorten(doubled_seconds(TRY_AGAIN_SECONDS, tries), chance.random()))
 
 
-async def within(
+async def wait_within(
     clock: Clock, timeout: float | str | None, what: str, wait: Callable[[], Awaitable[T]]
 ) -> T:
     """Return what ``wait`` waits for; raise ResultTimeout about ``what`` if not in time."""

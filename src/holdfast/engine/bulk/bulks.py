@@ -27,7 +27,7 @@ from holdfast.engine.bulk.order import (
 from holdfast.engine.handle import info_of as task_info_of
 from holdfast.engine.operations.expired_checkpoints import Forecast, forecast
 from holdfast.ports import Detail, Filter
-from holdfast.runtime.deadlines import within
+from holdfast.runtime.deadlines import wait_within
 
 if TYPE_CHECKING:
     pass
@@ -153,7 +153,7 @@ class Bulks(ActorCalls):
     async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:
         await self.detail(bulk_id)
         wait = partial(self._app.waiters.wait_for_rest, bulk_id)
-        await within(self._app.clock, timeout, bulk_id, wait)
+        await wait_within(self._app.clock, timeout, bulk_id, wait)
         return info_of(await self.detail(bulk_id))
 
 

@@ -15,7 +15,7 @@ from holdfast.domain.plan.rollout import soaks_seconds
 from holdfast.encoding.codec import UntypedCodec
 from holdfast.engine.operations.expired_checkpoints import Forecast, forecast_of_plan
 from holdfast.engine.plans.control import PlanControl
-from holdfast.runtime.deadlines import within
+from holdfast.runtime.deadlines import wait_within
 
 if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
@@ -116,7 +116,7 @@ class PlanHandle:
     async def wait(self, timeout: float | str | None = None) -> PlanInfo:
         """Wait until the plan has ended or waits for a person; ResultTimeout if not in time."""
         wait = partial(self._app.waiters.wait_for_plan, self.id, self._info_at_rest)
-        return await within(self._app.clock, timeout, f"plan {self.id}", wait)
+        return await wait_within(self._app.clock, timeout, f"plan {self.id}", wait)
 
     async def _info_at_rest(self, _: str) -> PlanInfo | None:
         plan = await self._plan()
