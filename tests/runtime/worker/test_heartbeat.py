@@ -4,14 +4,18 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from math import inf
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 
 from holdfast import Context, Holdfast, Status
 from holdfast.domain.task.task import Progress
 from holdfast.ports import Beat, Clock, Renewal
-from holdfast.runtime.worker.running_tasks import RunningTask, Stop
+from holdfast.runtime.store_outages import StoreOutages
+from holdfast.runtime.worker.heartbeat import Heartbeat
+from holdfast.runtime.worker.running_tasks import RunningStages, RunningTask, RunningTasks, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import ManualClock
@@ -183,6 +187,32 @@ async def test_a_stage_does_not_begin_when_its_process_was_stopped_until_the_lea
     await store.tasks.expire(limit=1, count_crashes=True)
     await engine.drain(timeout=10)
     assert [left > 0 for left in seconds_left] == [True]
+
+
+async def test_the_store_is_told_that_a_stage_begins_though_a_beat_took_the_news_and_was_lost() -> (
+    None
+):
+    sent: list[Progress | None] = []
+
+    async def renew(_: Beat, batch: Sequence[Renewal], **options: Any) -> list[bool]:
+        sent.extend(renewal.progress for renewal in batch)
+        return [True] * len(batch)
+
+    clock = ManualClock()
+    heartbeat = Heartbeat(
+        store=cast(Any, SimpleNamespace(tasks=SimpleNamespace(renew=renew))),
+        clock=clock,
+        outages=StoreOutages(clock),
+        running=RunningTasks(lease_seconds=30.0, stages=RunningStages()),
+        describe=lambda: cast(Any, None),
+        on_zombie=lambda _: None,
+        publish=lambda _: None,
+    )
+    running = RunningTask("task-1", "lease-1", safe_until=clock.steady() + 30.0)
+    running.begin("one", at=clock.now(), ends=inf, renew_until=inf)
+    assert running.renewal().progress is not None, "of a beat that does not arrive"
+    await heartbeat.renew_now(running)
+    assert [progress.stage for progress in sent if progress] == ["one"]
 
 
 class StoppedInRenewal(InterceptedStore):

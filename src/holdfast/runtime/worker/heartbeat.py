@@ -57,12 +57,14 @@ class Heartbeat:
         this process does not erase it."""
         while (asked_at := self._clock.steady()) < running.safe_until:
             try:
+                # Again: a beat that does not arrive may have taken the news with it.
                 (is_kept,) = await self._store.tasks.renew(
-                    self._describe(), [running.renewal()], lease_seconds=self._lease_seconds
+                    self._describe(),
+                    [running.renewal(again=True)],
+                    lease_seconds=self._lease_seconds,
                 )
             except StoreError as error:
                 self._outages.note(error)
-                running.progress_is_new = True
                 await sleep(self._clock, AGAIN_SECONDS)
                 continue
             if not is_kept:
