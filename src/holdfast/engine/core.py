@@ -27,6 +27,7 @@ from holdfast.engine.operations.control import Control
 from holdfast.engine.operations.queues import Queues
 from holdfast.engine.operations.retention import Pruned, PruneTerms
 from holdfast.engine.operations.tenants import Tenants
+from holdfast.engine.options import show_options
 from holdfast.engine.orphans import warn_of_orphans
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.query import Query
@@ -276,11 +277,11 @@ class Holdfast:
         """Copy an SQLite store into a new file, as it is now, while everything goes on."""
         return await back_up(self.store, target, by=APP, now=self.clock.now())
 
+    @show_options(PruneTerms)
     async def prune(self, *kinds: Kept | str, **terms: Unpack[PruneTerms]) -> Pruned:
         """Delete what has ended: all kinds but the audit, or those that are named.
 
-        Tasks, triggers and plans stay for their own ``keep`` unless ``ignore_keep``. ``dry_run``
-        only counts.
+        Tasks, triggers and plans stay for their own ``keep`` unless ``ignore_keep`` is true.
         """
         order = retention.new_order(kinds, terms, self.settings.lease, APP)
         return await order.carry_out(self.store, self.clock)

@@ -1,5 +1,7 @@
 """Deleting what has ended, from Python."""
 
+from typing import Any
+
 import pytest
 
 from holdfast import Context, Holdfast
@@ -35,3 +37,12 @@ async def test_a_kind_that_is_none_is_refused(app: Holdfast, holdfast_engine: Ma
     holdfast_engine(app)
     with pytest.raises(InvalidInput, match="tasks, triggers, plans"):
         await app.prune("dust")
+
+
+async def test_a_misspelt_option_deletes_nothing(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    holdfast_engine(app)
+    misspelt: Any = {"dryrun": True}
+    with pytest.raises(InvalidInput, match=r"no such option: dryrun \(there are dry_run"):
+        await app.prune(**misspelt)

@@ -13,13 +13,13 @@ import msgspec
 from holdfast import Context, Holdfast, Status
 from holdfast.domain.task.task import Progress
 from holdfast.ports import Beat, Clock, Renewal
-from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker.heartbeat import Heartbeat
 from holdfast.runtime.worker.running_tasks import RunningStages, RunningTask, RunningTasks, Stop
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.tasks import MemoryTasks
 from holdfast.testing import ManualClock
 from holdfast.testing.plugin import MakeEngine
+from tests.support.runtime.environment import environment
 from tests.support.runtime.helpers import (
     BOUND_SECONDS,
     FlakyStore,
@@ -200,9 +200,7 @@ async def test_the_store_is_told_that_a_stage_begins_though_a_beat_took_the_news
 
     clock = ManualClock()
     heartbeat = Heartbeat(
-        store=cast(Any, SimpleNamespace(tasks=SimpleNamespace(renew=renew))),
-        clock=clock,
-        outages=StoreOutages(clock),
+        environment(cast(Any, SimpleNamespace(tasks=SimpleNamespace(renew=renew))), clock),
         running=RunningTasks(lease_seconds=30.0, stages=RunningStages()),
         describe=lambda: cast(Any, None),
         on_zombie=lambda _: None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeAlias, TypedDict
+from typing import Annotated, TypeAlias, TypedDict
 
 import msgspec
 
@@ -13,6 +13,7 @@ from holdfast.domain.durations import format_duration, seconds
 from holdfast.domain.errors import InvalidInput, StoreFull
 from holdfast.domain.task.task import By
 from holdfast.engine.operations.audit_gaps import before_prune
+from holdfast.engine.options import Option, complete_options
 from holdfast.ports import Clock, Kept, Store
 
 BATCH = 500
@@ -27,9 +28,9 @@ Show: TypeAlias = Callable[[Kept, int], AbstractContextManager[Callable[[int], N
 
 
 class PruneTerms(TypedDict, total=False):
-    older_than: float | str  # 30 days unless said otherwise
-    ignore_keep: bool
-    dry_run: bool  # only count
+    older_than: Annotated[float | str, Option("30d", "only what ended longer ago than this")]
+    ignore_keep: Annotated[bool, Option(False, "also what its own ``keep`` would still retain")]
+    dry_run: Annotated[bool, Option(False, "only count, and delete nothing")]
 
 
 class PruneOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,13 +95,14 @@ def new_order(
         kinds = tuple(dict.fromkeys(Kept(name) for name in names)) or USUAL
     except ValueError as error:
         raise InvalidInput(f"{error}; there are: {', '.join(Kept)}") from error
+    options = complete_options(PruneTerms, terms)
     return PruneOrder(
         kinds=kinds,
-        older_than_seconds=seconds(terms.get("older_than", "30d")),
+        older_than_seconds=seconds(options["older_than"]),
         lease_seconds=lease_seconds,
         by=by,
-        ignore_keep=terms.get("ignore_keep", False),
-        dry_run=terms.get("dry_run", False),
+        ignore_keep=options["ignore_keep"],
+        dry_run=options["dry_run"],
     )
 
 
