@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +21,6 @@ from tests.support.source_tree import (
 )
 
 LINES_MAX = 500
-FOLDER_FILES_MAX = 24
-
-# Ratchets: each may only fall. Where the tree is better than a number, write the lower one.
-DOUBLED_CLASSES = 0
-GERUND_MODULES = 6
-DANGLING_DOCSTRINGS = 5
-DANGLING_FUNCTIONS = 260
-FULL_FOLDERS = 2
 
 TESTS = ROOT / "tests"
 
@@ -90,31 +82,23 @@ def test_the_wrong_word_is_found_inside_a_name(name: str) -> None:
 
 
 def test_a_public_class_name_is_given_once() -> None:
-    assert_no_more(vocabulary.doubled_classes(), DOUBLED_CLASSES)
+    assert_none(vocabulary.doubled_classes())
 
 
 def test_modules_are_named_by_nouns() -> None:
-    assert_no_more(vocabulary.gerund_modules(), GERUND_MODULES)
+    assert_none(vocabulary.gerund_modules())
 
 
 def test_docstrings_can_be_read_alone() -> None:
-    assert_no_more(vocabulary.dangling_docstrings(), DANGLING_DOCSTRINGS)
+    assert_none(vocabulary.dangling_docstrings())
 
 
 def test_functions_say_what_they_do_to_what() -> None:
-    assert_no_more(vocabulary.dangling_functions(), DANGLING_FUNCTIONS)
+    assert_none(vocabulary.dangling_functions())
 
 
 def test_folders_are_small_enough_to_look_through() -> None:
-    assert_none(vocabulary.full_folders(FOLDER_FILES_MAX))
-    assert_no_more(vocabulary.full_folders(), FULL_FOLDERS)
-
-
-def assert_no_more(breaches: Sequence[Breach], written: int) -> None:
-    """Fail where the tree is worse than written, and where the number can be lowered."""
-    listed = "\n".join(map(str, sorted(breaches)))
-    assert len(breaches) <= written, f"{len(breaches)}, not {written}:\n{listed}"
-    assert len(breaches) >= written, f"lower the number to {len(breaches)}: it was {written}"
+    assert_none(vocabulary.full_folders())
 
 
 def only_yields(call: ast.Call, name: str) -> bool:

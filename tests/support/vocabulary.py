@@ -1,4 +1,4 @@
-"""Names and docstrings that a newcomer stumbles over, counted for the ratchets of `test_tidy`.
+"""Names and docstrings that a newcomer stumbles over, which `test_tidy` allows none of.
 
 `python -m tests.support.vocabulary` lists them all.
 """
@@ -14,6 +14,7 @@ from tests.support.source_tree import PACKAGE, ROOT, Breach, files_under, nodes_
 VERIFY = ROOT / "verify"
 SOURCE_SUFFIXES = (".py", ".lua", ".sql")
 FOLDER_FILES = 20
+NOUNS_IN_ING = {"firing", "tracing"}  # of a trigger; of calls through services
 
 # A docstring that opens with one of these leans on what stands before it, and cannot be read alone.
 PRONOUNS = """
@@ -65,7 +66,7 @@ def gerund_modules() -> list[Breach]:
     return [
         Breach(path, 1, f"{path.stem}: a module is named by the thing in it, a noun")
         for path in source_files()
-        if path.stem.endswith("ing")
+        if path.stem.endswith("ing") and path.stem not in NOUNS_IN_ING
     ]
 
 
@@ -101,7 +102,7 @@ def dangling_functions() -> list[Breach]:
     ]
 
 
-def full_folders(limit: int = FOLDER_FILES) -> list[Breach]:
+def full_folders() -> list[Breach]:
     files = Counter(
         path.parent
         for folder in (PACKAGE, VERIFY)
@@ -109,9 +110,9 @@ def full_folders(limit: int = FOLDER_FILES) -> list[Breach]:
         if path.name != "__init__.py"
     )
     return [
-        Breach(folder, 0, f"{count} source files, at most {limit}")
+        Breach(folder, 0, f"{count} source files, at most {FOLDER_FILES}")
         for folder, count in files.items()
-        if count > limit
+        if count > FOLDER_FILES
     ]
 
 
