@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
@@ -189,6 +189,36 @@ async def test_a_stage_does_not_begin_when_its_process_was_stopped_until_the_lea
     assert [left > 0 for left in seconds_left] == [True]
 
 
+async def test_a_stage_does_not_begin_when_its_tenant_was_held_while_its_begin_was_noted(
+    app: Holdfast, holdfast_engine: MakeEngine
+) -> None:
+    begun: list[str] = []
+
+    @app.task("stand")
+    async def stand(ctx: Context) -> None:
+        begun.append(ctx.stage)
+
+    async def hold() -> None:
+        await app.tenants.hold("t-1")
+        worker.held_tenants.replace(["t-1"])  # the worker sees it at once
+
+    clock = ManualClock()
+    store = StoppedInRenewal(clock)
+    engine = holdfast_engine(app, store=store, clock=clock)
+    await stand.submit(tenant="t-1")
+    await store.tasks.claim("w-0", request="1", queues=["default"], limit=1, lease_seconds=1.0)
+    clock.advance(2.0)
+    await store.tasks.expire(limit=1, count_crashes=True)  # so that the next begin is noted at once
+    store.on_begin = hold
+    worker = await engine.start()
+    await clock.elapse("1s")
+    assert store.on_begin is None, "the begin was noted"
+    assert begun == []
+    await app.tenants.release("t-1")
+    await engine.drain(timeout=10)
+    assert begun == ["stand"]
+
+
 async def test_the_store_is_told_that_a_stage_begins_though_a_beat_took_the_news_and_was_lost() -> (
     None
 ):
@@ -218,6 +248,7 @@ class StoppedInRenewal(InterceptedStore):
 
     def __init__(self, clock: ManualClock) -> None:
         self.stops_for_seconds = 0.0
+        self.on_begin: Callable[[], Awaitable[None]] | None = None
         self._clock = clock
         super().__init__(MemoryStore(clock), self._intercept)
 
@@ -227,6 +258,9 @@ class StoppedInRenewal(InterceptedStore):
             if any(renewal.progress for renewal in batch):
                 self._clock.advance(self.stops_for_seconds)
                 self.stops_for_seconds = 0.0
+                if self.on_begin is not None:
+                    await self.on_begin()
+                    self.on_begin = None
             return answers
 
         return renew if name == "tasks.renew" else verb

@@ -35,6 +35,8 @@ class StageCaller(CalledTask, Protocol):
     data: Mapping[str, Any]
     results: dict[str, bytes]
 
+    def stop_reason(self) -> str | None: ...
+
 
 class Attempts:
     """The calls of users' functions, for all runs of a worker."""
@@ -90,7 +92,7 @@ class Attempts:
         self, stage: StageDef, function: StageDef | UndoDef | None, at: StageCaller, *, key: str
     ) -> Done | Failed | Snoozed | None:
         running, clock, stages = at.running, self._clock, self._stages
-        if stages.suspect is not None and not await stages.let_in(running, clock):
+        if stages.suspect is not None and not await self._wait_for_suspect(at):
             return None
         started_at, started = clock.now(), clock.steady()
         if running.stop is Stop.LEASE_LOST:
@@ -98,8 +100,8 @@ class Attempts:
         if started >= running.safe_until:
             return None  # a process that was stopped for a while wakes up here
         ends = started + stage.timeout_seconds
-        if function is not None:
-            await self._begin(stage, at, started_at, ends)
+        if function is not None and not await self._begin(stage, at, started_at, ends):
+            return None
         context = self._context(stage, at, key)
         ended: Failed | Snoozed | None
         try:
@@ -138,14 +140,27 @@ class Attempts:
             self._count(at.task.type, stage.name, name, clock.steady() - started)
         return ended
 
+    async def _wait_for_suspect(self, at: StageCaller) -> bool:
+        is_let_in = await self._stages.let_in(at.running, self._clock)
+        return is_let_in and at.stop_reason() is None  # a hold may have come meanwhile
+
     async def _begin(
         self, stage: StageDef, at: StageCaller, started_at: float, ends: float
-    ) -> None:
+    ) -> bool:
+        """Note that the stage begins, and return whether it still may afterwards."""
         running = at.running
         running.begin(stage.name, at=started_at, ends=ends, renew_until=ends + self._grace_seconds)
         self._stages.begin(running, at.task)
-        if at.task.lapses:  # it may kill this process before the next beat
-            await self._renew_now(running)
+        if not at.task.lapses:
+            return True
+        may_begin = False
+        try:
+            await self._renew_now(running)  # it may kill this process before the next beat
+            may_begin = at.stop_reason() is None  # a drain or a hold may have come meanwhile
+        finally:
+            if not may_begin:
+                self._stages.end(running)
+        return may_begin
 
     def _call_function(
         self,

@@ -200,7 +200,8 @@ class TaskExecution(ClaimedTask):
                 return await self.give_back(reason)
             outcome = await self.executor.attempts.run(stage, self)
             if outcome is None:
-                return await self.give_back("the worker stops", interrupted=True)
+                reason = self.stop_reason() or "the worker stops"
+                return await self.give_back(reason, interrupted=True)
             if not isinstance(outcome, Done):
                 return await self.commit_unfinished(stage, outcome)
             if stage is self.declared.stages[-1]:
@@ -221,7 +222,8 @@ class TaskExecution(ClaimedTask):
                 return await self.give_back(reason)
             outcome = await self.executor.attempts.undo(stage, self)
             if outcome is None:
-                return await self.give_back("the worker stops", interrupted=True)
+                reason = self.stop_reason() or "the worker stops"
+                return await self.give_back(reason, interrupted=True)
             if isinstance(outcome, Failed):
                 return await self.commit_undo_failure(stage, outcome)
             await self.commit_undo(stage, outcome)
