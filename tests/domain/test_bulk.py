@@ -30,6 +30,22 @@ def test_a_command_is_for_the_statuses_in_which_it_is_legal(
     assert acts is (status in bulk.legal_in(command))
 
 
+@pytest.mark.parametrize("status", [Status.PAUSED, Status.FAILED])
+@pytest.mark.parametrize("from_checkpoint", [True, False])
+def test_what_a_bulk_action_resumes_must_have_its_checkpoint_unless_it_starts_over(
+    status: Status, from_checkpoint: bool
+) -> None:
+    half_done = task(status, last_completed=0)
+    resumed = bulk.decision(
+        BulkCommand.RESUME, half_done, ASK, force=False, from_checkpoint=from_checkpoint
+    )
+    assert resumed.not_without_checkpoint is from_checkpoint
+    fresh = bulk.decision(
+        BulkCommand.RESUME, task(status), ASK, force=False, from_checkpoint=from_checkpoint
+    )
+    assert not fresh.not_without_checkpoint
+
+
 @pytest.mark.parametrize("command", BulkCommand)
 def test_without_statuses_nothing_that_has_ended_is_meant(command: BulkCommand) -> None:
     meant = bulk.check_statuses(command, ())

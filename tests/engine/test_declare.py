@@ -27,6 +27,24 @@ def test_two_tasks_of_one_name_are_refused(app: Holdfast) -> None:
         app.workflow("mail.send")
 
 
+def test_a_refused_workflow_leaves_its_name_free(app: Holdfast) -> None:
+    wrong: Any = 5
+    with pytest.raises(DeclarationError):
+        app.workflow("upgrade", retry=wrong)
+    app.workflow("upgrade", retry=Retry(max=5))
+
+
+async def test_a_misspelt_option_is_named_with_those_that_there_are(app: Holdfast) -> None:
+    @app.task("mail.send")
+    async def send(ctx: Context) -> None: ...
+
+    wrong: Any = {"tennant": "t-1"}
+    with pytest.raises(TypeError, match="no such option: tennant"):
+        send.on(**wrong)
+    with pytest.raises(TypeError, match="no such option: tennant"):
+        await send.submit_many([None], **wrong)
+
+
 def test_without_a_name_a_task_has_its_functions(app: Holdfast) -> None:
     @app.task
     async def send(ctx: Context, to: str) -> str:

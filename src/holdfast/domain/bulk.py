@@ -144,10 +144,13 @@ def decision(
     if command is BulkCommand.ROLLBACK:
         return operate.rollback(task, ask, force=force)
     if task.suspended:
-        return operate.resume_suspended(task, ask, force=force)
-    if task.status is not Status.PAUSED:
+        going = operate.resume_suspended(task, ask, force=force)
+    elif task.status is Status.PAUSED:
+        going = operate.resume(task, ask, force=force)
+    else:
         raise IllegalTransition(task.status, Command.RESUME, task.legal)
-    return operate.resume(task, ask, force=force)
+    needs_checkpoint = from_checkpoint and task.continues_from_checkpoint
+    return replace(going, not_without_checkpoint=needs_checkpoint)
 
 
 def is_asked(command: BulkCommand, task: Task) -> bool:

@@ -21,7 +21,7 @@ from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
 from holdfast.engine import definitions, stage_functions
-from holdfast.engine.options import Option, show_options
+from holdfast.engine.options import Option, check_options, show_options
 from holdfast.engine.triggers.declared_triggers import Timed
 from holdfast.registry import StageDef, TaskType, UndoDef
 from holdfast.runtime.context import Context
@@ -94,6 +94,7 @@ class Submittable(Timed[P], Generic[P, R]):
     @show_options(TaskDescription)
     def on(self, payload: Any = None, **options: Unpack[TaskDescription]) -> Planned:
         """Describe a task for a plan: ``app.plan("v7", [send.on(to, tenant=t) for t in …])``."""
+        check_options(TaskDescription, options, TypeError)
         return self._app.describe_task(self.declared, payload, **options)
 
     @show_options(SubmitManyOptions)
@@ -105,6 +106,7 @@ class Submittable(Timed[P], Generic[P, R]):
         An invalid payload refuses the whole call. `SubmittedInPart` says which tasks were accepted
         when others were not.
         """
+        check_options(SubmitManyOptions, options, TypeError)
         return await self._app.submit_many(self.declared, payloads, **options)
 
 

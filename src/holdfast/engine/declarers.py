@@ -122,7 +122,7 @@ class WorkflowDeclarer:
         ``payload`` and ``result`` are types, by which both are checked; without them any JSON goes.
         """
         terms = complete_options(WorkflowOptions, options, DeclarationError)
-        app = self._app
+        app, retry = self._app, definitions.retry_or(Retry(), terms["retry"])
         declared = definitions.define_type(
             app.settings,
             name,
@@ -135,4 +135,4 @@ class WorkflowDeclarer:
             ),
         )
         app.registry.add(declared)
-        return Workflow(app, declared, definitions.retry_or(Retry(), terms["retry"]))
+        return Workflow(app, declared, retry)

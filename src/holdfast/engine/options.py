@@ -38,11 +38,19 @@ def complete_options(
     declared: type[D], given: Mapping[str, Any], refuse: Callable[[str], Exception] = InvalidInput
 ) -> D:
     """Return the given options, and for the others their defaults; raise for an unknown name."""
+    check_options(declared, given, refuse)
     defaults = {name: option.default for name, (_, option) in _read_options(declared).items()}
-    if unknown := sorted(given.keys() - defaults.keys()):
-        known = ", ".join(sorted(defaults))
-        raise refuse(f"no such option: {', '.join(unknown)} (there are {known})")
     return cast(D, {**defaults, **given})
+
+
+def check_options(
+    declared: type[D], given: Mapping[str, Any], refuse: Callable[[str], Exception] = InvalidInput
+) -> None:
+    """Raise for an unknown name."""
+    known = _read_options(declared)
+    if unknown := sorted(given.keys() - known.keys()):
+        names = ", ".join(sorted(known))
+        raise refuse(f"no such option: {', '.join(unknown)} (there are {names})")
 
 
 def read_choice(

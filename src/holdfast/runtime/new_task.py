@@ -77,7 +77,8 @@ def submissions(
     if keys is None and effects_namespace is not None:
         raise key_required(record.type)
     tenant, made = record.tenant, list[Submission]()
-    for task_id, body, key in zip(ids, bodies, keys or repeat(None, len(ids)), strict=True):
+    all_keys = repeat(None, len(ids)) if keys is None else keys
+    for task_id, body, key in zip(ids, bodies, all_keys, strict=True):
         task = replace(record, id=store.partitioned_id(task_id, tenant=tenant, key=key), key=key)
         if key is not None and effects_namespace is not None:
             effects = effects_id(effects_namespace, record.type, tenant, key)
