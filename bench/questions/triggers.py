@@ -32,11 +32,11 @@ from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store
 from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.store_outages import StoreOutages
-from holdfast.runtime.worker.environment import WorkerEnvironment
-from holdfast.runtime.worker.options import Rules, WorkerOptions
+from holdfast.runtime.worker_options import Rules, WorkerOptions
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 from verify.interception import InterceptedStore, Verb

@@ -46,9 +46,9 @@ from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.store import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
+from holdfast.runtime.environment import WorkerEnvironment, new_worker_name
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.waiters import Waiters
-from holdfast.runtime.worker.environment import WorkerEnvironment, new_worker_name
 from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker

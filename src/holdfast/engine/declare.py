@@ -42,18 +42,20 @@ BareAsyncCall: TypeAlias = Callable[[Context], Coroutine[Any, Any, R]]
 
 
 class TaskDescription(TypedDict, total=False):
-    tenant: Annotated[str | None, Option(None, "the customer or account that it belongs to")]
-    queue: Annotated[str | None, Option(None, "its queue; None: that of its type")]
-    trace_id: Annotated[str | None, Option(None, "the trace that it belongs to")]
-    user: Annotated[Any, Option(None, "any JSON value, which it carries")]
+    tenant: Annotated[str | None, Option(None, "the customer or account that the task belongs to")]
+    queue: Annotated[str | None, Option(None, "the queue of the task; None: the queue of its type")]
+    trace_id: Annotated[str | None, Option(None, "the trace that the task belongs to")]
+    user: Annotated[Any, Option(None, "any JSON value, stored with the task")]
     callback: Annotated[
-        str | None, Option(None, "a URL that is notified when it has ended or waits for a person")
+        str | None,
+        Option(None, "a URL that is notified when the task has ended or waits for a person"),
     ]
 
 
 class SubmitOptions(TaskDescription, total=False):
     key: Annotated[
-        str | None, Option(None, "a second submission with the same tenant and key finds the first")
+        str | None,
+        Option(None, "a second submission with the same tenant and key finds the first task"),
     ]
 
 

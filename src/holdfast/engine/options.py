@@ -1,7 +1,7 @@
 """Options of a call: a TypedDict declares each of them once, with its default and its meaning.
 
 mypy reads the TypedDict of ``**options: Unpack[TaskOptions]``, `help` shows its options as
-parameters, and an unknown option is refused with the names of those that there are.
+parameters, and `check_options` refuses an unknown one with the names of those that there are.
 """
 
 from __future__ import annotations

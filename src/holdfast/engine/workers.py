@@ -6,8 +6,8 @@ import logging
 
 from holdfast.domain.errors import StoreError
 from holdfast.registry import Registry
-from holdfast.runtime.worker.options import Rules, WorkerOptions
 from holdfast.runtime.worker.worker import Worker
+from holdfast.runtime.worker_options import Rules, WorkerOptions
 from holdfast.settings import Settings
 
 log = logging.getLogger("holdfast")

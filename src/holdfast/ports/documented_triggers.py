@@ -18,7 +18,7 @@ from holdfast.domain.trigger.trigger import (
 from holdfast.ports.store import Store
 from holdfast.ports.triggers import TriggerPage
 
-NO_TASKS = 0  # the depth limit of a change without tasks
+NO_TASKS = 0  # the depth limit of a change without tasks, which needs no room in a queue
 
 
 class DocumentedTriggers:

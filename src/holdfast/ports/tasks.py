@@ -82,7 +82,8 @@ class TaskStore(Protocol):
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         """Write transitions. The follow-up tasks of each are inserted with it, whatever the depth
-        of their queue."""
+        of their queue. Where several refusals apply, the answer is the first of Stale,
+        NoCheckpoint, MovedOn and Busy."""
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float

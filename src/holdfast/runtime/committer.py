@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreError
 from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.runtime.deadlines import back_off
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 T = TypeVar("T")
 R = TypeVar("R")

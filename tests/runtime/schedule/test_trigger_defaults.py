@@ -4,7 +4,7 @@ from typing import Any
 
 from holdfast import Holdfast, TriggerStatus
 from holdfast.runtime.services.pruner import Pruner
-from holdfast.runtime.worker.options import Rules, WorkerOptions
+from holdfast.runtime.worker_options import Rules, WorkerOptions
 from tests.support.runtime.environment import environment
 from tests.support.runtime.schedules import START, Process, Say, World
 

@@ -8,7 +8,7 @@ from holdfast.domain.trigger.firing import NO_ROOM_SECONDS
 from holdfast.ports import Filter
 from holdfast.ports.documented_triggers import DocumentedTriggers
 from holdfast.runtime.services.pruner import Pruner
-from holdfast.runtime.worker.options import Rules, WorkerOptions
+from holdfast.runtime.worker_options import Rules, WorkerOptions
 from tests.support.runtime.environment import environment
 from tests.support.runtime.schedules import START, Say, World, every_minute
 

@@ -12,7 +12,7 @@ from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
 from holdfast.runtime.services.pruner import Pruner
-from holdfast.runtime.worker.options import WorkerOptions
+from holdfast.runtime.worker_options import WorkerOptions
 from holdfast.stores.redis.client.topology import Topology
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import Partition

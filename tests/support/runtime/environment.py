@@ -6,9 +6,9 @@ import random
 
 from holdfast.ports import Clock, Store
 from holdfast.registry import Registry
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.store_outages import StoreOutages
-from holdfast.runtime.worker.environment import WorkerEnvironment
-from holdfast.runtime.worker.options import WorkerOptions
+from holdfast.runtime.worker_options import WorkerOptions
 
 
 def environment(

@@ -13,7 +13,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Filter
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
-from holdfast.runtime.worker.options import WorkerOptions
+from holdfast.runtime.worker_options import WorkerOptions
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ManualClock
 from holdfast.testing.clock import START_NOW

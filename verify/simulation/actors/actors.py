@@ -24,11 +24,11 @@ from holdfast.engine.declare import Submittable
 from holdfast.engine.handle import Handle
 from holdfast.ports import Filter
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.store_outages import StoreOutages
-from holdfast.runtime.worker.environment import WorkerEnvironment
-from holdfast.runtime.worker.options import Rules, WorkerOptions
 from holdfast.runtime.worker.running_tasks import RunningStages
 from holdfast.runtime.worker.worker import Worker
+from holdfast.runtime.worker_options import Rules, WorkerOptions
 from verify.faults import Fault, FaultyLine, faulty_store
 from verify.simulation.actors import planner, tenant_holds, trigger_actors
 from verify.simulation.loop import Process

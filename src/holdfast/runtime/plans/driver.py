@@ -28,12 +28,12 @@ from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task.state import Command
 from holdfast.ports import Topic
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.plans.admission import Admission, BusyTenants
 from holdfast.runtime.plans.lease import DriverLease
 from holdfast.runtime.plans.poll import TaskPoll
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import TaskGateway
-from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.plans")
 

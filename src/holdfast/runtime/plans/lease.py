@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.domain.plan.plan import Plan
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 MARGIN = 0.5  # of a lease: a driver that has not renewed it for so long sends nothing more
 

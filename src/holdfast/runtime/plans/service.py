@@ -13,8 +13,8 @@ from holdfast.domain.errors import StoreError
 from holdfast.domain.plan.plan import Plan
 from holdfast.ports import Topic
 from holdfast.runtime.deadlines import sleep
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.plans.driver import PlanDriver
-from holdfast.runtime.worker.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.plans")
 

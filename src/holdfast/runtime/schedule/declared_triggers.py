@@ -36,7 +36,7 @@ from holdfast.ports import WorkerInfo
 from holdfast.registry import TaskType, TriggerDef
 from holdfast.runtime.compare_and_swap import compare_and_swap
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.scheduler")
 

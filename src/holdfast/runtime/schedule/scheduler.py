@@ -34,9 +34,9 @@ from holdfast.ports import Topic, WorkerInfo
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 from holdfast.runtime.deadlines import back_off, deadline, sleep
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.services.patrol import Patrol
-from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.failures import summary
 
 log = logging.getLogger("holdfast.scheduler")

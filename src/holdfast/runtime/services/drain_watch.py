@@ -12,7 +12,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.domain.task.task import By
 from holdfast.ports import Switch, SwitchSetting
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker.executor import HeldTenants
 
 log = logging.getLogger("holdfast.worker")

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger.trigger import PENDING, Trigger
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.ports.documented_triggers import NO_TASKS
+from holdfast.runtime.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -21,7 +22,6 @@ EVERY_SECONDS = 10.0
 PAGE = 100
 LEASE_SECONDS = 30.0
 REMEMBERED = 10_000
-NO_TASKS = 1  # a change without tasks needs no room in a queue
 
 
 class Patrol:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from holdfast.domain.errors import StoreError
 from holdfast.ports import Finding, Kept
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.pruner")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.domain.errors import StoreError
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 EVERY_SECONDS = 5.0
 IDLE_SECONDS = 60.0  # until the first entry to seal: most stores never have one

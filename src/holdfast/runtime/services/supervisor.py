@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.worker")
 

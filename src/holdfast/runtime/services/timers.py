@@ -7,7 +7,7 @@ import logging
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.domain.task.crashes import suspect_from
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.timers")
 

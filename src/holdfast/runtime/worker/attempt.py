@@ -18,8 +18,8 @@ from holdfast.ports import Clock, Timer, scope
 from holdfast.ports.tracing import Span
 from holdfast.registry import StageDef, UndoDef
 from holdfast.runtime.context import Context
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker import meter
-from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.forks import Forks, end_child
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningStages, RunningTask, Stop
 from holdfast.runtime.worker.stage_errors import CalledTask, StageErrors, check_data

@@ -17,7 +17,7 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.crashes import is_suspect
 from holdfast.ports import Claimed, Clock, Topic
 from holdfast.runtime.deadlines import back_off, sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker.running_tasks import RunningStages, RunningTask, RunningTasks
 
 CLAIM_LIMIT = 64  # a larger batch is hardly quicker
@@ -188,14 +188,17 @@ class Lanes:
         self._was_aside = False  # the last claim was for deliveries alone
         self._more_aside = False  # the last such claim was filled
 
-    def begin(self, queue: str, tasks: int = 1) -> None:
+    def begin(self, queue: str) -> None:
+        self._count(queue, 1)
+
+    def end(self, queue: str) -> None:
+        self._count(queue, -1)
+
+    def _count(self, queue: str, tasks: int) -> None:
         if queue == notification.QUEUE:
             self._delivering += tasks
         else:
             self._working += tasks
-
-    def end(self, queue: str) -> None:
-        self.begin(queue, -1)
 
     @property
     def has_room_aside(self) -> bool:

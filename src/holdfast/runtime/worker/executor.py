@@ -25,8 +25,8 @@ from holdfast.registry import Registry, StageDef, TaskType
 from holdfast.runtime.worker import failures, restore
 from holdfast.runtime.worker.attempt import Attempts
 from holdfast.runtime.worker.interrupts import is_from_signal
-from holdfast.runtime.worker.options import Rules
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningTask
+from holdfast.runtime.worker_options import Rules
 
 log = logging.getLogger("holdfast.executor")
 

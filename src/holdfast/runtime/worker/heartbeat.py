@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.ports import Beat, Renewal
 from holdfast.runtime.deadlines import deadline, sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker.running_tasks import MARGIN, LeaseGone, RunningTask, RunningTasks, Stop
 
 log = logging.getLogger("holdfast.heartbeat")

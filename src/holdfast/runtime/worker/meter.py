@@ -9,7 +9,7 @@ from typing import TypeAlias
 from holdfast.domain.errors import StoreError, StoreUnavailable
 from holdfast.ports import BUCKETS, Timings
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.meter")
 

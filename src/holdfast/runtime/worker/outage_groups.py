@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.domain.task.task import Failure
 from holdfast.ports import OutageGroup
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 
 KEPT_SECONDS = 60.0  # at least: readers of beats read them every few seconds
 LIMIT = 50  # groups; a program has far fewer dependencies

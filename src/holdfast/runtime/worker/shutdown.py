@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task import decide
 from holdfast.runtime.deadlines import wait_for_all
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.worker.attempt import Deadlines
 from holdfast.runtime.worker.claimer import Claimer
-from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.heartbeat import Heartbeat
 from holdfast.runtime.worker.meter import Meter
 from holdfast.runtime.worker.running_tasks import RunningTask, RunningTasks, Stop

@@ -25,8 +25,8 @@ from holdfast.domain.task.decide import Failed, Snoozed
 from holdfast.domain.task.task import Failure, Task
 from holdfast.encoding.codec import check_json
 from holdfast.registry import StageDef
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker import failures
-from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.interrupts import is_from_signal, pass_on
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningTask, Stop
 

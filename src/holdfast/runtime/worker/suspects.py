@@ -12,7 +12,7 @@ from contextlib import suppress
 from holdfast.domain.backoff import shorten
 from holdfast.ports import Claimed
 from holdfast.runtime.deadlines import sleep
-from holdfast.runtime.worker.environment import WorkerEnvironment
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker.running_tasks import GATE_SECONDS, RunningStages, RunningTask
 
 log = logging.getLogger("holdfast.worker")

@@ -19,6 +19,7 @@ from holdfast.domain.task.events import TaskProgress
 from holdfast.ports import Beat, Claimed, Renewal
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.deadlines import back_off
+from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.plans.service import PlanService
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
@@ -30,7 +31,6 @@ from holdfast.runtime.services.timers import Timers
 from holdfast.runtime.worker import forks
 from holdfast.runtime.worker.attempt import Attempts, Deadlines
 from holdfast.runtime.worker.claimer import Claimer
-from holdfast.runtime.worker.environment import WorkerEnvironment
 from holdfast.runtime.worker.executor import Executor, HeldTenants
 from holdfast.runtime.worker.heartbeat import Heartbeat, leave_running
 from holdfast.runtime.worker.meter import Meter

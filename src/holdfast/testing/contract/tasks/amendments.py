@@ -124,6 +124,14 @@ class Amendments(Contract):
         assert (fresh.status, fresh.place) == (Status.PENDING, Place.READY)
         assert await self.store.admin.doctor(fix=False, limit=10) == []
 
+    async def test_a_missing_checkpoint_is_answered_before_newer_work_of_the_tenant(self) -> None:
+        started = await self.driver.start_past_stage(tenant="t", workflow=True, hold=False)
+        task = await self.driver.suspend(started)
+        read = await self.driver.checkpoint(task)
+        after = await self.driver.commit(amendment.remove_checkpoint(task, ask(self.driver), read))
+        await self.driver.run(tenant="t")
+        assert await self.driver.apply_request(Command.RETRY, after) == NoCheckpoint(after)
+
     async def test_a_checkpoint_is_removed_and_put_back(self) -> None:
         task = await self.driver.suspend(await self.driver.start_past_stage(data={"cursor": 1}))
         read = await self.driver.checkpoint(task)

@@ -12,7 +12,7 @@ from holdfast.ports import Clock, Store
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
 from holdfast.runtime.store_outages import StoreOutages
-from holdfast.runtime.worker.options import WorkerOptions
+from holdfast.runtime.worker_options import WorkerOptions
 
 
 def new_worker_name(clock: Clock, chance: random.Random) -> str:
