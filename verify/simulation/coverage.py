@@ -14,7 +14,7 @@ from holdfast.domain.trigger import trigger as triggers
 from holdfast.domain.trigger.trigger import Misfire, Overlap, TriggerStatus
 from verify.faults import Fault
 
-ENOUGH_SEEDS = 100  # below that, chance may leave something out
+ENOUGH_SEEDS = 2_000  # below that, chance leaves rare ends out, such as a plan PARTIAL_FAILED
 
 STAGE_TROUBLES = (
     "error",
