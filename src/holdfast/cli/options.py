@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.signature import replace_parameter
+from holdfast.cli.command_signature import replace_parameter
 from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidInput

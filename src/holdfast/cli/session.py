@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import typer
 
+from holdfast.cli.command_signature import replace_parameter
 from holdfast.cli.output import redaction
 from holdfast.cli.process.logs import log_warnings, without_warnings
-from holdfast.cli.signature import replace_parameter
 from holdfast.clock import SystemClock
 from holdfast.domain.errors import InvalidSetting, TaskNotFound
 from holdfast.domain.task.task import By

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Transition
 from holdfast.domain.trigger.trigger import Changed
-from holdfast.runtime.plans import lease as plan_lease
-from holdfast.runtime.plans import poll, snapshot
+from holdfast.runtime.plans import driver_lease, poll, snapshot
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.store import RedisStore
@@ -189,7 +188,7 @@ def start_all_waves_at_once() -> None:
 
 
 def drive_plans_without_fences() -> None:
-    async def keep(_: plan_lease.DriverLease) -> bool:
+    async def keep(_: driver_lease.DriverLease) -> bool:
         return True
 
     def apply(txn: Txn, write: Any, lease_seconds: float) -> Any:
@@ -204,7 +203,7 @@ def drive_plans_without_fences() -> None:
             write = plan_verbs.EncodedPlanChange(change, body, log, write.follows)
         return real(txn, write, lease_seconds)
 
-    put(plan_lease.DriverLease, "keep", keep)
+    put(driver_lease.DriverLease, "keep", keep)
     put(plan_verbs, "_may_write", lambda _row, _change: True)
     real = put(plan_verbs, "apply", apply)
 

@@ -30,7 +30,7 @@ from holdfast.ports import Topic
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.plans.admission import Admission, BusyTenants
-from holdfast.runtime.plans.lease import DriverLease
+from holdfast.runtime.plans.driver_lease import DriverLease
 from holdfast.runtime.plans.poll import TaskPoll
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import TaskGateway
