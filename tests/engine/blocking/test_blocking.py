@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from holdfast import (
 from holdfast.engine.blocking.faces import (
     Blocking,
     BlockingBulkHandle,
+    BlockingBulks,
     BlockingCheckpoints,
     BlockingControl,
     BlockingHandle,
@@ -342,3 +344,24 @@ def test_help_shows_what_a_blocking_submit_takes() -> None:
     assert parameters(Blocking.submit) == ["self", "what", *parameters(SyncTask.submit)[1:]]
     many = ["self", "what", *parameters(SyncTask.submit_many)[1:]]
     assert parameters(Blocking.submit_many) == many
+
+
+@pytest.mark.parametrize(
+    ("method", "returned"),
+    [
+        (Blocking.submit, "BlockingHandle[R]"),
+        (Blocking.submit_many, "list[BlockingHandle[R]]"),
+        (Blocking.why, "str"),
+        (BlockingPlans.__call__, "BlockingPlanHandle"),
+        (BlockingPlans.find, "list[PlanInfo]"),
+        (BlockingPlanHandle.tasks, "list[BlockingHandle[Any]]"),
+        (BlockingSchedules.cron, "BlockingTrigger[R]"),
+        (BlockingTrigger.fire, "BlockingHandle[R]"),
+        (BlockingBulks.start, "BlockingBulkHandle"),
+        (BlockingHandle.result, "R"),
+    ],
+)
+def test_help_shows_what_a_blocking_method_returns(
+    method: Callable[..., object], returned: str
+) -> None:
+    assert inspect.signature(method).return_annotation == returned

@@ -6,6 +6,8 @@ A handle that the async method returns comes back as its blocking face. The face
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar
@@ -97,7 +99,18 @@ def _derive(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., An
         answer = self._thread.call(method(self._part, *arguments, **options))
         return face_of(self._thread, answer)
 
+    vars(call)["__signature__"] = blocking_signature(method)
     return call
+
+
+def blocking_signature(method: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of an async method, with the return type of its blocking form."""
+    signature = inspect.signature(method)
+    returned = re.sub(r"^Coroutine\[Any, Any, (.+)\]$", r"\1", str(signature.return_annotation))
+    returned = re.sub(r"^AsyncIterator\[", "list[", returned)
+    faces = {part.__name__: face.__name__ for part, face in Face.faces.items()}
+    returned = re.sub(r"\w+", lambda name: faces.get(name[0], name[0]), returned)
+    return signature.replace(return_annotation=returned)
 
 
 def face_of(thread: LoopThread, answer: Any) -> Any:

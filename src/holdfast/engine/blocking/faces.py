@@ -14,6 +14,7 @@ from holdfast.engine.blocking.derive import (
     blocking_bulk,
     blocking_list,
     blocking_plan,
+    blocking_signature,
     blocking_task,
     blocking_tasks,
     blocking_trigger,
@@ -214,7 +215,7 @@ def _submitting(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[...
         return face_of(self._thread, self.call(method(what, *arguments, **options)))
 
     first = list(inspect.signature(submit).parameters.values())[:2]
-    shown = inspect.signature(method)
+    shown = blocking_signature(method)
     derived = wraps(method)(submit)
     parameters = [*first, *list(shown.parameters.values())[1:]]
     derived.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
