@@ -386,3 +386,28 @@ async def test_a_hook_that_was_taken_away_suspends_what_was_meant_for_it(
     await app.control.retry(delivery.id)
     await engine.drain()
     assert len(receiver.seen) == 1
+
+
+async def test_what_is_neither_hook_nor_chat_is_not_sent_to_the_bot(
+    receiver: Receiver,
+    tmp_path: Path,
+    holdfast_engine: MakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notification, "_receiver", lambda _: "pager")
+    app = telling_app(
+        tmp_path,
+        telegram_token="123456:" + "A" * 35,
+        telegram_secret="s" * 32,
+        telegram_task="mail.send",
+        telegram_api=receiver.url(),
+    )
+    engine = holdfast_engine(app)
+    await submit(app, "mail.send", callback=receiver.url())
+    await engine.drain()
+    await engine.advance("15m")
+    [delivery] = await deliveries(app)
+    assert delivery.status is Status.FAILED
+    assert delivery.failure is not None
+    assert "no hook 'pager' is configured here" in delivery.failure.message
+    assert not receiver.seen

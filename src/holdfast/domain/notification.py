@@ -114,11 +114,6 @@ def _receiver(callback: str) -> str:
     return CALLBACK if "://" in callback else callback.partition(":")[0]
 
 
-def is_chat(to: str) -> bool:
-    """Tell whether a delivery goes to a chat."""
-    return to not in (CALLBACK, NOBODY) and not to.startswith(HOOK)
-
-
 def of_plan(change: PlanChange, hooks: Sequence[Hook]) -> Iterator[Notification]:
     for hook in hooks:
         for event in change.events:
