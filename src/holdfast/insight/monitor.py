@@ -19,6 +19,7 @@ from holdfast.observe import alerts
 from holdfast.observe.alerts import AlertRaised, Alerts, Name, Thresholds
 from holdfast.observe.snapshot import Alert, Snapshot
 from holdfast.ports import LIVE_LEASES, Clock
+from holdfast.runtime.cancellation import cancel_and_wait
 from holdfast.runtime.deadlines import sleep
 
 if TYPE_CHECKING:
@@ -187,8 +188,7 @@ class Monitor:
                     log.exception("the alerts could not be judged")
                 await sleep(self._clock, JUDGE_SECONDS)
         finally:
-            examining.cancel()
-            await asyncio.gather(examining, return_exceptions=True)
+            await cancel_and_wait(examining)
 
     async def tick(self) -> None:
         """Take a snapshot, and notify of each alert that has changed."""

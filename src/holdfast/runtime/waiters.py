@@ -17,6 +17,7 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.task.state import SETTLED, SUSPENDED
 from holdfast.ports import Peek, Store, Topic
+from holdfast.runtime.cancellation import cancel_and_wait
 from holdfast.runtime.committer import Gather
 
 log = logging.getLogger("holdfast.waiters")
@@ -138,5 +139,4 @@ class Waiters:
     async def close(self) -> None:
         self._fail_all(HoldfastError("the app was closed while a result was awaited"))
         if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
+            await cancel_and_wait(self._watcher)

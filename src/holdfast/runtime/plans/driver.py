@@ -27,6 +27,7 @@ from holdfast.domain.plan.plan import (
 from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task.state import Command
 from holdfast.ports import Topic
+from holdfast.runtime.cancellation import cancel_and_wait
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.plans.admission import Admission, BusyTenants
@@ -94,9 +95,7 @@ class PlanDriver:
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            await cancel_and_wait(*waits)
 
     # -- one step
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.domain.errors import PartlyUnavailable, StoreError
 from holdfast.ports import Beat, Renewal
+from holdfast.runtime.cancellation import cancel_and_wait
 from holdfast.runtime.deadlines import deadline, sleep
 from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker.running_tasks import MARGIN, LeaseGone, RunningTask, RunningTasks, Stop
@@ -104,8 +105,7 @@ class Heartbeat:
             return
         beating = asyncio.create_task(self.run())
         await stop.wait()
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        await cancel_and_wait(beating)
         await self._store.detach()
 
     async def tick(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from holdfast.runtime.cancellation import cancel_and_wait
 from holdfast.server.auth.tokens import Token
 
 LOOK_SECONDS = 1.0
@@ -53,6 +54,4 @@ class Revocations:
             self._watched.pop(token).revoked.set()
 
     async def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
+        await cancel_and_wait(self._watcher)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from holdfast.runtime.cancellation import cancel_and_wait
+
 T = TypeVar("T")
 Reading = Callable[[], Coroutine[Any, Any, T]]
 KEPT = 256  # reads that have ended; those under way are as many as there are requests
@@ -69,7 +71,4 @@ class SharedReads:
         return shared
 
     async def close(self) -> None:
-        tasks = [read.task for read in self._by_name.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*(read.task for read in self._by_name.values()))
