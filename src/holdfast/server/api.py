@@ -14,7 +14,7 @@ from starlette.routing import Match
 from holdfast.server.auth.access import SCHEME
 from holdfast.server.http import problems
 from holdfast.server.http.edge import HEADERS
-from holdfast.server.http.route import StrictRoute, set_apart
+from holdfast.server.http.route import StrictRoute, set_apart, set_one_valued
 from holdfast.server.openapi import components, examples
 from holdfast.server.routes import ALL
 from holdfast.server.routes.telegram import SECRET, TELEGRAM_UPDATE, TelegramUpdate
@@ -29,7 +29,9 @@ def routes() -> APIRouter:
     router = APIRouter()
     for part in ALL:  # side by side: each router within a router costs every request a search
         router.routes.extend(part.routes)
-    set_apart([route for route in router.routes if isinstance(route, StrictRoute)])
+    strict = [route for route in router.routes if isinstance(route, StrictRoute)]
+    set_apart(strict)
+    set_one_valued(strict)
     return router
 
 

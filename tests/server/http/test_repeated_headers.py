@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.server.auth.access import ONE_VALUED, ChatSecret
+from holdfast.server.http.route import Routes, StrictRoute, needs, set_one_valued
 from tests.server.conftest import declared
 from tests.support.server.listener import Listening, listening
 from tests.support.server.wire import APPLY, ask, kept
@@ -65,10 +67,35 @@ def test_a_stream_begins_at_one_event(server: Listening) -> None:
     assert (told.status, told.code) == (400, "repeated-header")
 
 
-def test_telegram_sends_one_secret(server: Listening) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("POST", "/api/telegram/webhook", b"{}"), ("GET", "/api/tasks", None)],
+    ids=["its own route", "any other"],
+)
+def test_the_secret_of_telegram_stands_in_a_request_once(
+    server: Listening, method: str, path: str, body: bytes | None
+) -> None:
     name = "X-Telegram-Bot-Api-Secret-Token"
-    told = ask(server, "POST", "/api/telegram/webhook", b"{}", f"{name}: a", f"{name}: b")
-    assert (told.status, told.code) == (400, "repeated-header")
+    answer = ask(server, method, path, body, f"{name}: a", f"{name}: b")
+    assert (answer.status, answer.code) == (400, "repeated-header")
+
+
+def test_a_secret_makes_its_header_one_valued_only_where_a_route_takes_it() -> None:
+    secret = ChatSecret("pigeon", "Pigeon", "X-Pigeon")
+    post, other = Routes("pigeon"), Routes("other")
+    post.post("/pigeon", **needs(None, secret=secret))(answer_nothing)
+    other.get("/other", **needs(None))(answer_nothing)
+    [taking], [plain] = strict_routes(post), strict_routes(other)
+    assert taking.one_valued == plain.one_valued == ONE_VALUED
+    set_one_valued([taking, plain])
+    assert taking.one_valued == plain.one_valued == ONE_VALUED | {b"x-pigeon"}
+
+
+async def answer_nothing() -> None: ...
+
+
+def strict_routes(router: Routes) -> list[StrictRoute]:
+    return [route for route in router.routes if isinstance(route, StrictRoute)]
 
 
 def test_other_headers_may_be_repeated(server: Listening) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -35,15 +35,19 @@ if TYPE_CHECKING:
 ROLE = "x-holdfast-role"
 PUBLIC = "public"
 SCHEME = "token"  # of the OpenAPI document
-ONE_VALUED = {  # of two of them one program would read the first, another the last
-    b"authorization",
-    b"content-encoding",
-    b"content-length",
-    b"content-type",
-    b"idempotency-key",
-    b"last-event-id",
-    b"traceparent",
-}
+# Headers that may stand in a request once: of two, one program would read the first, another the
+# last. The headers of secrets that routes take are added where the routes are put together.
+ONE_VALUED = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"idempotency-key",
+        b"last-event-id",
+        b"traceparent",
+    }
+)
 _FOREIGN = "another's"
 REFUSED = "refused: %s %s of %s from %s: %s"
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -120,9 +124,6 @@ class ChatSecret:
     service: str  # its name for people
     header: str  # which has the secret
 
-    def __post_init__(self) -> None:
-        ONE_VALUED.add(self.header.lower().encode())
-
     def read(self, request: Request) -> str:
         text = request.headers.get(self.header)
         if not text:
@@ -153,11 +154,11 @@ class Need:
         return None
 
 
-def check_headers(request: Request) -> None:
+def check_headers(request: Request, one_valued: Set[bytes]) -> None:
     """Refuse a request in which a header of one value stands twice."""
-    found = [name for name, _ in request.scope["headers"] if name in ONE_VALUED]
-    if len(set(found)) < len(found):
-        repeated = next(name for name in found if found.count(name) > 1)
+    names = [name for name, _ in request.scope["headers"] if name in one_valued]
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
         raise RepeatedHeader(repeated.decode())
 
 
@@ -177,21 +178,17 @@ class RequestAdmission:
     def __init__(
         self, app: Holdfast, metrics: Metrics, lines: LogLines, tokens: Sequence[Token]
     ) -> None:
-        """``tokens``: beside those of the file that the settings name."""
+        """Keep ``tokens``, which are valid in addition to those of the settings' file."""
         self._app, self._metrics, self._lines = app, metrics, lines
         self.given = Tokens(tokens)
         self.file = TokenFile(app.settings.tokens) if app.settings.tokens else None
         self._rates = RateLimits()
 
-    @property
-    def has_tokens(self) -> bool:
-        return any(map(len, self._tokens()))
-
-    async def admit(self, request: Request, need: Need) -> Caller:
-        """Decide who asks and whether they may: this is the one place."""
+    async def admit(self, request: Request, need: Need, one_valued: Set[bytes]) -> Caller:
+        """Return the caller of a request, or refuse it; ``one_valued`` headers may not repeat."""
         if need.role is None and need.secret is None:
             return ANONYMOUS
-        check_headers(request)
+        check_headers(request, one_valued)
         origin = _origin(request)
         if need.secret is not None:
             return await self._admit_chat(request, need.secret, origin)

@@ -104,9 +104,6 @@ class Tokens:
     def __init__(self, tokens: Sequence[Token] = ()) -> None:
         self._by_id = {token.id: token for token in tokens}
 
-    def __len__(self) -> int:
-        return len(self._by_id)
-
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self._by_id.values())
 

@@ -16,7 +16,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from holdfast.domain.errors import DeclarationError, HoldfastError
-from holdfast.server.auth.access import ChatSecret, Need, describe_need
+from holdfast.server.auth.access import ONE_VALUED, ChatSecret, Need, describe_need
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http import problems
 from holdfast.server.http.bodies import SMALL_BYTES, StrictRequest
@@ -56,6 +56,7 @@ class StrictRoute(APIRoute):
         self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
         super().__init__(path, endpoint, **options | {"openapi_extra": extra | describe_need(need)})
         self.sparing: tuple[dict[str, str], ...] = ()
+        self.one_valued = ONE_VALUED
         self.ends: frozenset[bytes] = frozenset()  # last words by which longer routes go on
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -80,7 +81,9 @@ class StrictRoute(APIRoute):
         async def handle(request: Request) -> Response:
             service, started = service_of(request), time.perf_counter()
             try:
-                caller = request.state.caller = await service.admission.admit(request, need)
+                caller = request.state.caller = await service.admission.admit(
+                    request, need, self.one_valued
+                )
                 strict = StrictRequest(request.scope, request.receive)
                 strict.arrivals = service.arrivals
                 strict.sender = caller.token_id or caller.origin
@@ -159,6 +162,14 @@ def set_apart(routes: Sequence[StrictRoute]) -> None:
         found = (_words(route.path, other.path) for other in routes)
         route.sparing = tuple(words for words in found if words)
         route.ends = frozenset(_end(route.path, other.path) for other in routes) - {b""}
+
+
+def set_one_valued(routes: Sequence[StrictRoute]) -> None:
+    """Let every route refuse a second header of a secret that any of them takes."""
+    secrets = (route.need.secret for route in routes)
+    headers = {secret.header.lower().encode() for secret in secrets if secret is not None}
+    for route in routes:
+        route.one_valued = ONE_VALUED | headers
 
 
 def _end(path: str, longer: str) -> bytes:
