@@ -190,3 +190,29 @@ def test_a_schema_keeps_its_name_when_its_class_is_renamed() -> None:
 def test_no_two_schemas_get_one_name() -> None:
     with pytest.raises(ValueError, match="have the name TaskView"):
         components.rename(made(), {"PlanView": "TaskView"})
+
+
+@every
+def test_each_reason_in_an_example_is_the_example_of_the_field(name: str) -> None:
+    for content in OPERATIONS[name].get("requestBody", {}).get("content", {}).values():
+        refs = [content["schema"], *content["schema"].get("anyOf", [])]
+        [schema] = [resolved(one["$ref"]) for one in refs if "$ref" in one]
+        reasons = [body["reason"] for body in schema["examples"] if "reason" in body]
+        if reasons:
+            assert schema["properties"]["reason"]["examples"] == reasons
+
+
+def test_a_held_tenant_shows_which_task_still_runs() -> None:
+    shown = DOCUMENT["components"]["schemas"]["HoldState"]["properties"]["waitingFor"]
+    assert shown["examples"] == ["019c1a4e-9d00-7c31-8a52-6f0b7c9d1e24"]
+
+
+def test_renamed_operations_keep_their_ids_and_have_summaries_of_their_own() -> None:
+    shown = {
+        name: (OPERATIONS[name]["summary"], OPERATIONS[name]["operationId"])
+        for name in ("GET /internal/doctor", "POST /internal/doctor/fix")
+    }
+    assert shown == {
+        "GET /internal/doctor": ("Examine Store", "look_internal_doctor_get"),
+        "POST /internal/doctor/fix": ("Repair Store", "mend_internal_doctor_fix_post"),
+    }

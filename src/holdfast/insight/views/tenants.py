@@ -69,7 +69,9 @@ class HoldState(View):
     changed: fields.Changed
     waitingFor: Annotated[
         fields.TaskId | None,
-        about("The running task, which its worker gives back at the next boundary"),
+        example(
+            fields.EXAMPLE_ID, "The running task, which its worker gives back at the next boundary"
+        ),
     ]
 
 

@@ -138,12 +138,20 @@ def any_of(values_max: int) -> Any:
     )
 
 
-def example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict:
-    """Return an example of a body; ``one_of`` is what the schemas of its fields cannot express."""
-    extra: dict[str, Any] = {"examples": [body]}
-    if one_of:
-        extra["oneOf"] = list(one_of)
-    return ConfigDict(json_schema_extra=extra)
+def body_example(*, one_of: Sequence[dict[str, Any]] = (), **body: Any) -> ConfigDict:
+    """Return an example of a body; ``one_of`` is what the schemas of its fields cannot express.
+
+    The reason in it is also the example of the field, which bodies inherit from `Reasoned`.
+    """
+
+    def extend(schema: dict[str, Any]) -> None:
+        schema["examples"] = [body]
+        if one_of:
+            schema["oneOf"] = list(one_of)
+        if "reason" in body:
+            schema["properties"]["reason"]["examples"] = [body["reason"]]
+
+    return ConfigDict(json_schema_extra=extend)
 
 
 class PageQuery(Sent):

@@ -41,7 +41,7 @@ class CanaryWanted(sc.Sent):
 
 
 class NewBulk(sc.Reasoned):
-    model_config = sc.example(
+    model_config = sc.body_example(
         command="resume",
         filter={"error": "4f0c9a7d12ab"},
         canary={"steps": [1, 10]},
@@ -140,7 +140,7 @@ class BulkAsking(StrEnum):
 
 
 class BulkAsk(sc.Reasoned):
-    model_config = sc.example(reason="enough")
+    model_config = sc.body_example(reason="enough")
 
 
 @router.post("/internal/bulk/{bulk_id}/{command}", **needs(Role.OPERATOR, 404, 409))

@@ -40,7 +40,7 @@ async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf)
 
 
 class CheckpointToPut(sc.Reasoned):
-    model_config = sc.example(checkpoint=EXAMPLE_CHECKPOINT, reason="a higher limit")
+    model_config = sc.body_example(checkpoint=EXAMPLE_CHECKPOINT, reason="a higher limit")
 
     checkpoint: dict[str, Any] = Field(
         description="It replaces the stored one of its `version`; values that a view hides stay"
@@ -63,7 +63,7 @@ async def put_checkpoint(
 
 
 class CheckpointToRemove(sc.Reasoned):
-    model_config = sc.example(version=3, reason="it starts over")
+    model_config = sc.body_example(version=3, reason="it starts over")
 
     version: Annotated[int, Field(ge=0, le=VERSION_MAX)] | None = sc.optional(
         "The only version to remove; without it, any version"

@@ -21,10 +21,12 @@ _READ = "doctor"
 
 
 class Mending(sc.Reasoned):
-    model_config = sc.example(reason="after the restore")
+    model_config = sc.body_example(reason="after the restore")
 
 
-@router.get("/internal/doctor", name="look", **needs(Role.VIEWER, everywhere=True))
+@router.get(
+    "/internal/doctor", name="look", summary="Examine Store", **needs(Role.VIEWER, everywhere=True)
+)
 async def examine_store(service: ServiceOf) -> HealthView:
     """Check the store for what does not agree, and repair nothing. The check reads all tasks, so
     one serves all requests that come meanwhile or soon after."""
@@ -34,7 +36,12 @@ async def examine_store(service: ServiceOf) -> HealthView:
     return health_view(health, service.app.clock.now())
 
 
-@router.post("/internal/doctor/fix", name="mend", **needs(Role.ADMIN, everywhere=True))
+@router.post(
+    "/internal/doctor/fix",
+    name="mend",
+    summary="Repair Store",
+    **needs(Role.ADMIN, everywhere=True),
+)
 async def repair_store(
     service: ServiceOf, caller: CallerOf, body: Annotated[Mending | None, Body()] = None
 ) -> HealthView:

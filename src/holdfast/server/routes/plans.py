@@ -56,7 +56,7 @@ _OF_WHAT = [
 
 
 class NewPlan(sc.Reasoned):
-    model_config = sc.example(
+    model_config = sc.body_example(
         one_of=_OF_WHAT,
         planId="upgrade-7",
         type="tenant.upgrade",
@@ -276,7 +276,7 @@ class PlanAction(StrEnum):
 
 
 class PlanAsk(sc.Reasoned):
-    model_config = sc.example(reason="the database is slow")
+    model_config = sc.body_example(reason="the database is slow")
 
     wave: Annotated[int, Field(ge=1, le=100), sc.NUMBER] | None = sc.optional(
         "The only wave that `rollback` undoes"

@@ -33,7 +33,7 @@ class Turning(StrEnum):
 
 
 class Turn(sc.Reasoned):
-    model_config = sc.example(reason="the database is down")
+    model_config = sc.body_example(reason="the database is down")
 
     force: sc.Flag = sc.flag(
         "True if `pause` may name a queue that no task, type or live worker has"

@@ -73,13 +73,13 @@ async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) 
 
 
 class Resuming(sc.Reasoned):
-    model_config = sc.example(reason="the database is back")
+    model_config = sc.body_example(reason="the database is back")
 
     force: sc.Flag = sc.flag(sc.OVER_NEWER)
 
 
 class Discarding(sc.Reasoned):
-    model_config = sc.example(reason="a duplicate")
+    model_config = sc.body_example(reason="a duplicate")
 
 
 @router.post("/internal/tasks/suspended/{task_id}/resume", **needs(Role.OPERATOR, 404, 409))
@@ -99,7 +99,7 @@ async def resume_suspended(
 
 
 class AmendRequest(sc.Reasoned):
-    model_config = sc.example(payload={"version": 7}, reason="a wrong version was ordered")
+    model_config = sc.body_example(payload={"version": 7}, reason="a wrong version was ordered")
 
     payload: Any = Field(
         default=None,

@@ -38,7 +38,7 @@ BATCH_MAX = 1000
 
 
 class Batch(sc.Sent):
-    model_config = sc.example(
+    model_config = sc.body_example(
         tasks=[{"type": "tenant.upgrade", "payload": {"version": 7}, "tenant": "t-001"}]
     )
 
@@ -244,7 +244,7 @@ class Asking(StrEnum):
 
 
 class Ask(sc.Reasoned):
-    model_config = sc.example(reason="the database is back")
+    model_config = sc.body_example(reason="the database is back")
 
     force: sc.Flag = sc.flag(
         "True if resume, retry and rollback may act over newer work of the tenant"

@@ -27,7 +27,7 @@ TenantInPath = Annotated[sc.Tenant, Path(description="The name of a tenant")]
 
 
 class TenantsAsked(sc.Sent):
-    model_config = sc.example(tenants=["t-001", "t-002"])
+    model_config = sc.body_example(tenants=["t-001", "t-002"])
 
     tenants: Annotated[list[sc.Tenant], Field(min_length=1, max_length=BATCH_MAX)]
 
@@ -61,7 +61,7 @@ async def show_tenants(body: TenantsAsked, service: ServiceOf, caller: CallerOf)
 
 
 class Retrying(sc.Reasoned):
-    model_config = sc.example(reason="the database is back", fromCheckpoint=True)
+    model_config = sc.body_example(reason="the database is back", fromCheckpoint=True)
 
     from_checkpoint: sc.Flag = True
     force: sc.Flag = False
@@ -89,7 +89,7 @@ async def retry_tenant(
 
 
 class HoldRequest(sc.Reasoned):
-    model_config = sc.example(reason="the migration of this customer", seconds=3600)
+    model_config = sc.body_example(reason="the migration of this customer", seconds=3600)
 
     seconds: float | None = Field(
         default=None,
@@ -121,7 +121,7 @@ async def hold_tenant(
 
 
 class ReleaseRequest(sc.Reasoned):
-    model_config = sc.example(reason="the migration is done")
+    model_config = sc.body_example(reason="the migration is done")
 
 
 @router.post("/internal/tenants/{tenant:path}/release", **needs(Role.OPERATOR, 404))

@@ -49,7 +49,7 @@ _SCHEDULES = [
 class NewTrigger(sc.Reasoned):
     """A new trigger: give one of `at`, `every` and `cron`."""
 
-    model_config = sc.example(
+    model_config = sc.body_example(
         one_of=_SCHEDULES,
         triggerId="nightly",
         type="tenant.upgrade",
@@ -217,7 +217,7 @@ class TriggerAsking(StrEnum):
 
 
 class TriggerAsk(sc.Reasoned):
-    model_config = sc.example(reason="for the audit")
+    model_config = sc.body_example(reason="for the audit")
 
 
 @router.post("/api/triggers/{trigger_id}/{command}", **needs(Role.OPERATOR, 404, 409))

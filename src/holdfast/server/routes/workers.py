@@ -33,7 +33,7 @@ async def list_workers(service: ServiceOf) -> WorkerList:
 
 
 class Scaling(sc.Reasoned):
-    model_config = sc.example(processes=4, reason="the evening's load")
+    model_config = sc.body_example(processes=4, reason="the evening's load")
 
     processes: Annotated[int, Field(ge=0, le=LIMIT), sc.NUMBER] = Field(
         examples=[4], description="The number of processes in all"
@@ -52,7 +52,7 @@ async def scale_workers(body: Scaling, service: ServiceOf, caller: CallerOf) -> 
 
 
 class DrainRequest(sc.Reasoned):
-    model_config = sc.example(reason="the host is taken down")
+    model_config = sc.body_example(reason="the host is taken down")
 
 
 @router.post("/internal/workers/{worker}/drain", **needs(Role.ADMIN, 404, everywhere=True))

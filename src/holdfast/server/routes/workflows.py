@@ -40,7 +40,7 @@ WAIT_MAX_SECONDS = 120.0
 
 
 class Application(Work):
-    model_config = sc.example(
+    model_config = sc.body_example(
         type="tenant.upgrade",
         payload={"version": 7},
         tenant="t-001",
@@ -53,7 +53,9 @@ class Application(Work):
     )
 
 
-_NOT_YET = sc.answer_of(work.ApplyResult, "Not yet", work.EXAMPLE_UNFINISHED)
+_NOT_YET = sc.answer_of(
+    work.ApplyResult, "The task was accepted and has no result yet", work.EXAMPLE_UNFINISHED
+)
 
 
 @router.post(
@@ -190,8 +192,8 @@ def _redactor_for(service: Service, caller: Caller) -> Redactor:
 
 
 async def _load_tombstone(service: Service, caller: CallerOf, task_id: str) -> work.Envelope:
-    """Return what is left of a deleted task. Nobody knows its tenant, so a token of some tenants
-    gets nothing."""
+    """Return what the store keeps of a deleted task. The tenant is not kept, so a token that is
+    limited to some tenants is told that there is no such task."""
     if caller.tenants is not None:
         raise TaskNotFound(task_id)
     [peek] = await service.app.store.views.peek([task_id])
