@@ -14,6 +14,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.engine import Holdfast
 from holdfast.insight.monitor import Monitor
 from holdfast.observe.metrics import Metrics
+from holdfast.runtime.cancellation import cancel_and_wait
 from holdfast.server.auth.access import Caller, RequestAdmission
 from holdfast.server.auth.tokens import Token
 from holdfast.server.caller_engine import CallerEngine
@@ -29,7 +30,7 @@ from holdfast.settings import Settings
 
 
 class Service:
-    """One for each process that serves."""
+    """The parts that all routes of one serving process share."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Service:
         tokens: Sequence[Token] = (),
         pool: Pool | None = None,
     ) -> None:
-        """``tokens``: beside those of the file that the settings name."""
+        """Make the service; ``tokens`` are valid in addition to those of the settings' file."""
         self.app = app
         self.settings: Settings = app.settings
         self.metrics = Metrics()
@@ -83,8 +84,7 @@ class Service:
             yield
         finally:
             self.stopping.set()
-            monitoring.cancel()
-            await asyncio.gather(monitoring, return_exceptions=True)
+            await cancel_and_wait(monitoring)
             await self.feeds.close()
             await self.long_requests.close()
             await self.shared_reads.close()
@@ -105,7 +105,8 @@ class Service:
         return CallerEngine(self.app, caller, self.large_views)
 
     def check_is_shared(self) -> None:
-        """Other processes would get no work from a memory, or join the store that was away."""
+        """Refuse an engine on the memory of this process. Other processes would find no work there,
+        or would work on the store that this one could not reach at its start."""
         if self.app.in_memory:
             raise NoPool("this service runs on the memory of its own process")
 

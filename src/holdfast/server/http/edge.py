@@ -203,8 +203,9 @@ class Connections:
         exempt: Sequence[str] = (),
         on_refused: Callable[[str, str], None],
     ) -> None:
-        """``exempt``: networks whose addresses are not counted. ``on_refused``: is told why, and
-        from where a connection came that has no place of its own."""
+        """Allow ``limit`` connections in all and ``of_address`` of one address; those from the
+        networks in ``exempt`` count for no address. ``on_refused`` is called with the reason and
+        the address of each connection that is refused, or for which an older one was closed."""
         self.limit = limit
         self._of_address = of_address
         self._exempt = [ipaddress.ip_network(one, strict=False) for one in exempt]

@@ -11,16 +11,21 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from holdfast.domain.errors import InvalidInput
+from holdfast.runtime.cancellation import cancel_and_wait
 
 BEAT_SECONDS = 15.0  # proxies close what is silent for longer
 STREAM_SECONDS = 3600.0  # then it ends, and the client goes on with the last id
 MEDIA_TYPE = "text/event-stream"
 
 _EVENT = {
-    "description": "Each event",
+    "description": "One event of the stream",
     "type": "object",
     "properties": {
-        "id": {"type": "string", "pattern": r"^\d+\.\d+$", "description": "To go on from"},
+        "id": {
+            "type": "string",
+            "pattern": r"^\d+\.\d+$",
+            "description": "The position to send as Last-Event-ID",
+        },
         "event": {"type": "string", "examples": ["StageCompleted", "progress", "end"]},
         "data": {"type": "string", "description": "A JSON object"},
         "retry": {"type": "integer"},
@@ -132,10 +137,7 @@ _ENDING = set[asyncio.Task[None]]()  # the loop itself would forget them
 
 
 async def _close(source: AsyncIterator[bytes], *tasks: asyncio.Task[Any] | None) -> None:
-    running = [task for task in tasks if task is not None]
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+    await cancel_and_wait(*tasks)
     await source.aclose()  # type: ignore[attr-defined]
 
 

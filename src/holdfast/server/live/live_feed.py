@@ -18,6 +18,7 @@ from holdfast.domain.plan.plan import Plan
 from holdfast.domain.task.task import Task
 from holdfast.engine import Holdfast
 from holdfast.ports import Detail
+from holdfast.runtime.cancellation import cancel_and_wait
 
 log = logging.getLogger("holdfast.server")
 
@@ -140,16 +141,14 @@ class LiveFeed(Generic[R, D]):
             seen.publish(detail)
 
     async def close(self) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
+        await cancel_and_wait(self._watcher)
 
 
 class LiveFeeds:
     """The feeds of tasks and of plans."""
 
     def __init__(self, app: Holdfast, *, lag: Callable[[float], None]) -> None:
-        """``lag``: is told how long after it was committed news was sent."""
+        """Call ``lag`` with the seconds between the commit of a change and its sending."""
         self._lag = lag
         self._now = app.clock.now
 

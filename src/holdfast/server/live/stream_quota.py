@@ -12,7 +12,7 @@ STREAMS_OF_TOKEN_MAX = 50
 
 
 class StreamQuota:
-    """Places for streams of whatever kind."""
+    """The places for streams of tasks, plans and alerts together."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -23,7 +23,7 @@ class StreamQuota:
         return self._by_token.total()
 
     def take(self, token_id: str) -> Callable[[], None]:
-        """Call what is returned, once, to give it back."""
+        """Take a place for a stream of the token; the function that is returned gives it back."""
         if self.taken >= (limit := min(STREAMS_MAX, self._limit)):
             raise TooManyStreams(f"{limit} streams are open here already")
         if self._by_token[token_id] >= STREAMS_OF_TOKEN_MAX:
