@@ -138,5 +138,4 @@ class Waiters:
 
     async def close(self) -> None:
         self._fail_all(HoldfastError("the app was closed while a result was awaited"))
-        if self._watcher is not None:
-            await cancel_and_wait(self._watcher)
+        await cancel_and_wait(self._watcher)
