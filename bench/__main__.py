@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.harness import command, document, plan, report, report_merge, summary
+from bench.harness import command, plan
 from bench.harness.paths import DOCS, RESULTS, ROOT
+from bench.report import document, report, report_merge, summary
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

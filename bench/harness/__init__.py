@@ -1,1 +1,1 @@
-"""The harness of the benchmark: environments, servers, runs, figures, ratios, report, guard."""
+"""The harness of the benchmark: environments, servers, stores, runs and the guard."""

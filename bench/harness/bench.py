@@ -15,10 +15,10 @@ import msgspec
 
 from bench.harness import processes
 from bench.harness.engines import Engine
-from bench.harness.figures import Book, Who, note_once
 from bench.harness.places import Place, Places
 from bench.harness.processes import Failed, Process, without_places
 from bench.peers.board import Board
+from bench.report.figures import Book, Who, note_once
 
 CALL_SECONDS = 90.0
 LAST_CALL_SECONDS = 10.0  # what was begun in time may come to its end

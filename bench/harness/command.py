@@ -66,7 +66,7 @@ def opened(asked: Asked, questions: Sequence[str]) -> Iterator[tuple[Bench, dict
 
 def ask_alone(question: str, arguments: Sequence[str] | None = None) -> None:
     """The command line of one question; its table goes to standard output."""
-    from bench.harness.tables import table
+    from bench.report.tables import table
 
     parser = argparse.ArgumentParser(prog=f"python -m bench.questions.{question}")
     add_options(parser)

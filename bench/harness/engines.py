@@ -11,10 +11,10 @@ import msgspec
 
 from bench.harness import processes
 from bench.harness.environments import CannotInstall, python_for
-from bench.harness.figures import Who
 from bench.harness.paths import OURS, PEERS, PYTHON, peer_names
 from bench.harness.places import ready_binaries
 from bench.harness.processes import without_places
+from bench.report.figures import Who
 
 DESCRIBE_SECONDS = 60.0
 AT_ONCE = 4  # environments that are made; it is mostly waiting

@@ -24,11 +24,11 @@ import msgspec
 
 from bench.harness import command, engines
 from bench.harness.bench import Bench
-from bench.harness.figures import FLOOR, OURS, Book
 from bench.harness.paths import RESULTS
 from bench.harness.places import Places
-from bench.harness.tables import grid
 from bench.questions.floor import NAME, STORES, WHATS, Thing, cases, written_in
+from bench.report.figures import FLOOR, OURS, Book
+from bench.report.tables import grid
 
 BASELINE = RESULTS / "baseline.json"
 TOLERANCE = 0.30  # neighbours on a shared machine cost one side up to a fifth now and then

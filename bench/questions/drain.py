@@ -14,10 +14,10 @@ import msgspec
 
 from bench.harness.bench import Bench, Case, Result, new_board, require_alive
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.plan import Part
 from bench.harness.processes import Failed
 from bench.peers.board import Board
+from bench.report.figures import Who
 
 NAME = "drain"
 FEW, MANY = 10_000, 200_000

@@ -20,13 +20,13 @@ import msgspec
 from bench.harness import bare_redis, bare_sqlite, processes
 from bench.harness.bench import Bench, Case, Result, new_board
 from bench.harness.command import ask_alone
-from bench.harness.figures import FLOOR, OURS, Who
 from bench.harness.paths import OURS as OUR_FOLDER
 from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Failed, Process
 from bench.questions.board_wait import wait_done
 from bench.questions.drain import drained
+from bench.report.figures import FLOOR, OURS, Who
 
 NAME = "floor"
 STAGES, AT_ONCE = 5, 50

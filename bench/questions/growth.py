@@ -15,9 +15,9 @@ from contextlib import AsyncExitStack
 
 from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.load import Hand, opened
 from bench.harness.plan import Part
+from bench.report.figures import Who
 
 NAME = "growth"
 FEW = 1_000

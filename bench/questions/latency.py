@@ -12,12 +12,12 @@ from pathlib import Path
 
 from bench.harness.bench import Bench, Case, Result, clear, new_board
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Process
 from bench.peers.board import Board
 from bench.questions.board_wait import wait_done
+from bench.report.figures import Who
 
 NAME = "latency"
 SAMPLES = {"best": 150, "plain": 20}

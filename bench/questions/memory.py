@@ -11,11 +11,11 @@ from functools import partial
 
 from bench.harness.bench import Bench, Case, Result, new_board, require_alive
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Process, resident_kb
 from bench.peers.board import Board
+from bench.report.figures import Who
 
 NAME = "memory"
 TASKS = 10_000

@@ -20,7 +20,6 @@ import msgspec
 
 from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.load import opened
 from bench.harness.loop import run
 from bench.harness.places import Place
@@ -29,6 +28,7 @@ from bench.harness.processes import Failed
 from bench.questions.page_filler import PLAN, QUEUES, TENANTS, TYPES, Filled, Filler
 from bench.questions.service import Serving, serving
 from bench.questions.service_load import share
+from bench.report.figures import Who
 from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.ports import Filter, Store
 

@@ -15,10 +15,10 @@ from functools import partial
 
 from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.loop import run
 from bench.harness.plan import Part
 from bench.harness.processes import Failed
+from bench.report.figures import Who
 from holdfast import Context, Holdfast
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.engine.declare import AsyncTask

@@ -21,10 +21,10 @@ from typing import Any
 from bench.harness import processes
 from bench.harness.bench import Bench, Case, Result, new_board, require_alive
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.plan import Part
 from bench.harness.processes import Failed, Process
 from bench.peers.board import Board
+from bench.report.figures import Who
 
 NAME = "recovery"
 TASKS = 100

@@ -13,8 +13,8 @@ import msgspec
 
 from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.plan import Part
+from bench.report.figures import Who
 
 NAME = "stages"
 LIMIT_SECONDS = 60.0

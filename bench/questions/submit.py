@@ -12,8 +12,8 @@ from typing import Any
 
 from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
-from bench.harness.figures import Who
 from bench.harness.plan import Part
+from bench.report.figures import Who
 
 NAME = "submit"
 CALLERS = 100

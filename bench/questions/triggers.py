@@ -22,12 +22,12 @@ import msgspec
 from bench.harness import many_triggers
 from bench.harness.bench import Bench, Case, Result
 from bench.harness.command import ask_alone
-from bench.harness.figures import OURS, Who
 from bench.harness.load import opened
 from bench.harness.loop import run
 from bench.harness.places import Place
 from bench.harness.plan import Part
 from bench.harness.processes import Failed
+from bench.report.figures import OURS, Who
 from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store

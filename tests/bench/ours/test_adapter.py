@@ -11,13 +11,13 @@ import pytest
 from bench.harness import engines, environments, processes
 from bench.harness.bench import Bench, clear, new_board
 from bench.harness.engines import Engine
-from bench.harness.figures import Book
 from bench.harness.places import Place, Places
 from bench.harness.processes import Failed, Process
 from bench.questions import drain
 from bench.questions.board_wait import wait_done
 from bench.questions.drain import drained
 from bench.questions.floor import Thing, cases
+from bench.report.figures import Book
 
 TASKS = 50
 

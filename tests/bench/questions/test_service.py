@@ -7,12 +7,12 @@ import pytest
 
 from bench.harness.bench import Bench
 from bench.harness.engines import ours
-from bench.harness.figures import Book
 from bench.harness.places import Place, Places
-from bench.harness.ratios import Ratio, ratios
 from bench.questions import service
 from bench.questions.service import Asked
 from bench.questions.service_load import Load, request_of, share
+from bench.report.figures import Book
+from bench.report.ratios import Ratio, ratios
 from tests.support.bench.bench_figures import add, who
 
 OURS = who("holdfast", "redis")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.harness.figures import Book, Who
+from bench.report.figures import Book, Who
 
 
 def who(engine: str, store: str, settings: str = "best") -> Who:
@@ -73,7 +73,7 @@ def full_book() -> Book:
 
 
 def full_report() -> dict[str, Any]:
-    from bench.harness import ratios
+    from bench.report import ratios
 
     book = full_book()
     return {

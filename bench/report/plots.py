@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bench.harness import svg
-from bench.harness.figures import OURS, Book, Figure
+from bench.report import svg
+from bench.report.figures import OURS, Book, Figure
 
 
 def plots(book: Book) -> dict[str, str]:

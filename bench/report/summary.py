@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.harness.figures import Book, Figure, Who
+from bench.report.figures import Book, Figure, Who
 
 DIGITS = 8
 

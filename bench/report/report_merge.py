@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.harness import ratios, report
-from bench.harness.figures import Book
+from bench.report import ratios, report
+from bench.report.figures import Book
 
 
 def answered(found: dict[str, Any], questions: Sequence[str]) -> list[str]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from bench.harness import machine, ratios
+from bench.harness import machine
 from bench.harness.bench import Bench
-from bench.harness.figures import Book, Figure
-from bench.harness.tables import grid, number, table
+from bench.report import ratios
+from bench.report.figures import Book, Figure
+from bench.report.tables import grid, number, table
 
 TITLES = {
     "drain": "Drain",

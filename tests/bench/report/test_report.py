@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bench.harness import document, report, summary
 from bench.harness.bench import Bench, Case, Result, alternating
 from bench.harness.command import FULL_SECONDS, QUESTIONS, Asked
 from bench.harness.engines import Engine
-from bench.harness.figures import OURS
 from bench.harness.paths import DOCS, RESULTS, peer_names
 from bench.harness.places import Places
 from bench.harness.plan import Part, allotted, planned
-from bench.harness.plots import plots
-from bench.harness.tables import number
+from bench.report import document, report, summary
+from bench.report.figures import OURS
+from bench.report.plots import plots
+from bench.report.tables import number
 from tests.support.bench.bench_figures import add, full_book, full_report, who
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bench.harness.figures import FLOOR, OURS, Book, Figure
+from bench.report.figures import FLOOR, OURS, Book, Figure
 
 FEW = 10_000  # tasks in a drain; who is slow has fewer
 STORES = ("redis", "sqlite")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.harness.figures import Book
-from bench.harness.ratios import Ratio, by_name, ratios
+from bench.report.figures import Book
+from bench.report.ratios import Ratio, by_name, ratios
 from tests.support.bench.bench_figures import add, full_book, who
 
 GOALS = {

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from bench.__main__ import publish
-from bench.harness import command, engines, report, report_merge, summary
+from bench.harness import command, engines
 from bench.harness.command import Asked
-from bench.harness.figures import Book
+from bench.report import report, report_merge, summary
+from bench.report.figures import Book
 from tests.support.bench.bench_figures import add, full_report, who
 
 ASKED = ["plans", "triggers"]

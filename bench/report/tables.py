@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.harness.figures import Book, Figure
+from bench.report.figures import Book, Figure
 
 
 def table(book: Book, question: str) -> list[str]:

@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from bench.harness import report as reporting
-from bench.harness.figures import OURS, Book, Figure
 from bench.harness.paths import DOCS
-from bench.harness.plots import plots
-from bench.harness.ratios import FEW
-from bench.harness.tables import number, shown, table
+from bench.report import report as reporting
+from bench.report.figures import OURS, Book, Figure
+from bench.report.plots import plots
+from bench.report.ratios import FEW
+from bench.report.tables import number, shown, table
 
 TEMPLATE = Path(__file__).with_name("performance.md.tmpl")
 GOALS = Path(__file__).with_name("goals.md.tmpl")
