@@ -38,21 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := sorted(set(questions) - set(command.QUESTIONS)):
         parser.error(f"no such question: {', '.join(unknown)}")
     command.end_on_sigterm()
-    _run(command.asked_of(given), questions)
+    _run(command.run_options(given), questions)
 
 
-def _run(asked: command.Asked, questions: Sequence[str]) -> None:
-    full = asked.is_full and set(questions) == set(command.QUESTIONS)
-    with command.opened(asked, questions) as (bench, absent):
+def _run(options: command.RunOptions, questions: Sequence[str]) -> None:
+    full = options.is_full and set(questions) == set(command.QUESTIONS)
+    with command.open_bench(options, questions) as (bench, absent):
         begun = time.monotonic()
 
-        def built() -> dict[str, Any]:
-            return report.built(bench, absent, seconds=time.monotonic() - begun, full=full)
+        def build_report() -> dict[str, Any]:
+            return report.build(bench, absent, seconds=time.monotonic() - begun, full=full)
 
-        parts = plan.planned(bench, questions)
-        plan.carry_out(bench, parts, lambda: report.write(built(), RESULTS, "unfinished"))
-        found = built()
-    name = publish(found, questions, asked)
+        parts = plan.plan_parts(bench, questions)
+        plan.carry_out(bench, parts, lambda: report.write(build_report(), RESULTS, "unfinished"))
+        found = build_report()
+    name = publish(found, questions, options)
     report.remove(RESULTS, "unfinished")
     print("\n".join(report.markdown(found)))
     print(f"written: {RESULTS.relative_to(ROOT) / name}.json", file=sys.stderr)
@@ -61,16 +61,16 @@ def _run(asked: command.Asked, questions: Sequence[str]) -> None:
 def publish(
     found: dict[str, Any],
     questions: Sequence[str],
-    asked: command.Asked,
+    options: command.RunOptions,
     *,
     results: Path = RESULTS,
     docs: Path = DOCS,
 ) -> str:
     """Write the report under the name that the run has earned, and return that name."""
-    if not asked.is_full or not (found["full"] or summary.exists(results)):
+    if not options.is_full or not (found["full"] or summary.exists(results)):
         report.write(found, results, "quick")
         return "quick"
-    whole = found if found["full"] else report_merge.merged(summary.read(results), found, questions)
+    whole = found if found["full"] else report_merge.merge(summary.read(results), found, questions)
     report.write(whole, results)
     summary.write(whole, results)
     document.write(summary.read(results), docs)

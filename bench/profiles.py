@@ -23,7 +23,7 @@ import msgspec
 import redis
 
 from bench.harness.paths import RESULTS
-from bench.harness.places import redis_server
+from bench.harness.trial_stores import redis_server
 from holdfast import Context, Holdfast
 
 TASKS = 20_000
@@ -44,7 +44,7 @@ class Spent(msgspec.Struct, kw_only=True):
 
 
 def main() -> None:
-    lines = ["# Where the time goes", "", *_explained()]
+    lines = ["# Where the time goes", "", *_introduction()]
     with redis_server() as server:
         for store, url in (("redis", server.url), ("sqlite", None)):
             client = server.client() if store == "redis" else None
@@ -54,7 +54,7 @@ def main() -> None:
     print("\n".join(lines))
 
 
-def _explained() -> list[str]:
+def _introduction() -> list[str]:
     return [
         f"`python -m bench.profiles` wrote this: {TASKS:,} no-op tasks drained by one worker, and",
         f"{WORKFLOWS:,} workflows of five stages, {AT_ONCE} at once. CPU time, not elapsed time.",
@@ -65,9 +65,9 @@ def _explained() -> list[str]:
 def _of_store(store: str, url: str | None, client: redis.Redis | None) -> list[str]:
     lines: list[str] = []
     for what, number, run in (("task", TASKS, _drain), ("stage", WORKFLOWS * 5, _workflows)):
-        with _empty(url, client) as place:
+        with _empty(url, client) as trial:
             before = _server_seconds(client)
-            ours = asyncio.run(run(place))
+            ours = asyncio.run(run(trial))
             server = _server_seconds(client) - before
             spent = Spent(
                 what=what,
@@ -78,9 +78,9 @@ def _of_store(store: str, url: str | None, client: redis.Redis | None) -> list[s
                 commands=_commands(client, number),
             )
         profile = cProfile.Profile()
-        with _empty(url, client) as place:
-            asyncio.run(run(place, profile))
-        lines += [*_told(spent), *_functions(profile)]
+        with _empty(url, client) as trial:
+            asyncio.run(run(trial, profile))
+        lines += [*_format_spent(spent), *_functions(profile)]
     return lines
 
 
@@ -130,7 +130,7 @@ async def _drain(url: str, profile: cProfile.Profile | None = None) -> float:
     async with app:
         await noop.submit_many(range(TASKS))
     async with app.running():
-        return await _timed(done.wait, profile)
+        return await _cpu_seconds_of(done.wait, profile)
 
 
 async def _workflows(url: str, profile: cProfile.Profile | None = None) -> float:
@@ -142,19 +142,21 @@ async def _workflows(url: str, profile: cProfile.Profile | None = None) -> float
 
         flow.stage(name=f"stage{number}")(nothing)
 
-    async def some(numbers: range) -> None:
+    async def submit_each(numbers: range) -> None:
         for number in numbers:
             await (await flow.submit(number)).result(timeout=LIMIT_SECONDS)
 
     async def all_of_them() -> None:
         each = WORKFLOWS // AT_ONCE
-        await asyncio.gather(*(some(range(n * each, (n + 1) * each)) for n in range(AT_ONCE)))
+        await asyncio.gather(
+            *(submit_each(range(n * each, (n + 1) * each)) for n in range(AT_ONCE))
+        )
 
     async with app.running():
-        return await _timed(all_of_them, profile)
+        return await _cpu_seconds_of(all_of_them, profile)
 
 
-async def _timed(run: Callable[[], Any], profile: cProfile.Profile | None) -> float:
+async def _cpu_seconds_of(run: Callable[[], Any], profile: cProfile.Profile | None) -> float:
     if profile is not None:
         profile.enable()
     begun = time.process_time()
@@ -169,7 +171,7 @@ async def _timed(run: Callable[[], Any], profile: cProfile.Profile | None) -> fl
 # -- what is told
 
 
-def _told(spent: Spent) -> list[str]:
+def _format_spent(spent: Spent) -> list[str]:
     title = f"## {spent.store.capitalize()}, for each {spent.what}"
     lines = [title, "", f"- our process: {spent.ours:.1f} µs of CPU"]
     if spent.server is not None:

@@ -19,8 +19,8 @@ from itertools import count
 
 import msgspec
 
-from bench.redis_load import NO_LIMIT, Hand, Load, opened
-from bench.redis_view import View
+from bench.redis_load import NO_LIMIT, Load, RedisBatchWorker, open_store
+from bench.redis_view import ServerView
 from bench.slow_disk import SYNC_MILLIS, possible, slow_disk
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task.transition import Inserted
@@ -82,7 +82,7 @@ class Submitters:
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
-        self._hand = Hand(store, Load(name="durability", tenants=400), count())
+        self._hand = RedisBatchWorker(store, Load(name="durability", tenants=400), count())
         self._stopped = False
         self.answered: list[str] = []
 
@@ -96,7 +96,7 @@ class Submitters:
             finally:
                 self._stopped = True
 
-    async def gone(self) -> int:
+    async def count_gone(self) -> int:
         missing = 0
         for start in range(0, len(self.answered), BATCH):
             found = await self._store.views.load(self.answered[start : start + BATCH])
@@ -106,17 +106,17 @@ class Submitters:
     async def submit_once(self) -> None:
         """As soon as somebody takes it."""
         for _ in range(BACK_TRIES):
-            if await self._taken():
+            if await self._try_submit():
                 return
             await asyncio.sleep(AGAIN_SECONDS)
         raise RuntimeError("the store did not come back")
 
     async def _submit(self) -> None:
         while not self._stopped:
-            if not await self._taken():
+            if not await self._try_submit():
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _taken(self) -> bool:
+    async def _try_submit(self) -> bool:
         batch = self._hand.submissions(SUBMITTED_AT_ONCE)
         try:
             answers = await self._store.tasks.insert(batch, depth_limit=NO_LIMIT)
@@ -128,18 +128,18 @@ class Submitters:
 
 async def after_restart(config: Config, chance: random.Random) -> Loss:
     with RedisServer(**config) as server:
-        async with opened(server.url) as store:
+        async with open_store(server.url) as store:
             submitters = Submitters(store)
             async with submitters.at_work():
                 await asyncio.sleep(chance.uniform(*LOAD_SECONDS))
                 await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
-            return await _counted(submitters, server)
+            return await _measure_loss(submitters, server)
 
 
 async def after_failover(config: Config, chance: random.Random, *, cut_off: bool) -> Loss:
     with Sentinels(**config) as group:
-        async with opened(group.url) as store:
+        async with open_store(group.url) as store:
             submitters = Submitters(store)
             async with submitters.at_work():
                 await asyncio.sleep(chance.uniform(*LOAD_SECONDS))
@@ -149,20 +149,20 @@ async def after_failover(config: Config, chance: random.Random, *, cut_off: bool
                 await asyncio.to_thread(group.kill_primary)
             await asyncio.to_thread(group.wait_promoted)
             await asyncio.to_thread(group.replica.start)  # some primaries take nothing without one
-            return await _counted(submitters, group.primary)
+            return await _measure_loss(submitters, group.primary)
 
 
 def _cut_off(primary: RedisServer) -> None:
     """Its replica is thrown out and cannot log in again."""
-    with View(primary) as view:
+    with ServerView(primary) as view:
         view.ask("ACL", "SETUSER", "replica", "off")
         view.ask("CLIENT", "KILL", "TYPE", "replica")
 
 
-async def _counted(submitters: Submitters, server: RedisServer) -> Loss:
-    answered, gone = len(submitters.answered), await submitters.gone()
+async def _measure_loss(submitters: Submitters, server: RedisServer) -> Loss:
+    answered, gone = len(submitters.answered), await submitters.count_gone()
     await submitters.submit_once()  # the store finds out by the answer to its next write
-    with View(server) as view:
+    with ServerView(server) as view:
         reported = int(view.ask("HGET", META, "lostWrites") or 0)
     return Loss(answered=answered, gone=gone, reported=reported)
 
@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--failovers", type=int, default=2)
     asked = parser.parse_args(arguments)
     logging.basicConfig(level=logging.CRITICAL)  # that these servers lose writes is the point
-    with RedisServer() as server, View(server) as view:
+    with RedisServer() as server, ServerView(server) as view:
         print(f"Redis {view.version()}")
     chance = random.Random()
     for name, config in RESTARTS.items():

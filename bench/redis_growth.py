@@ -19,8 +19,8 @@ from itertools import count
 
 import msgspec
 
-from bench.redis_load import WORKER, Hand, Load, opened, prune_tombstones
-from bench.redis_view import Script, State, View
+from bench.redis_load import WORKER, Load, RedisBatchWorker, open_store, prune_tombstones
+from bench.redis_view import ScriptTime, ServerView, State
 from holdfast.stores.redis.keys import KeyNames
 from holdfast.stores.redis.partition import BATCH, MOVES
 from verify.servers import RedisServer
@@ -39,7 +39,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     steady: int  # tasks that are put in and taken out while the number of waiting ones stays
 
     @classmethod
-    def of(cls, tasks: int) -> Sizes:
+    def for_tasks(cls, tasks: int) -> Sizes:
         return cls(tasks=tasks, few=min(1000, tasks // 2), steady=min(10_000, tasks // 2))
 
 
@@ -53,25 +53,25 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     tombstone_bytes: float
     before: State
     after: State
-    few: dict[str, list[Script]]
-    many: dict[str, list[Script]]
-    all: dict[str, list[Script]]
+    few: dict[str, list[ScriptTime]]
+    many: dict[str, list[ScriptTime]]
+    all: dict[str, list[ScriptTime]]
 
 
 class Run:
     """One load on one server."""
 
-    def __init__(self, server: RedisServer, view: View, load: Load, sizes: Sizes) -> None:
+    def __init__(self, server: RedisServer, view: ServerView, load: Load, sizes: Sizes) -> None:
         self._url, self._view, self._load, self._sizes = server.url, view, load, sizes
         self._numbers = count()
-        self._seen: dict[str, list[Script]] = {"insert": [], "claim": [], "finish": []}
+        self._seen: dict[str, list[ScriptTime]] = {"insert": [], "claim": [], "finish": []}
         self._ids: list[str] = []
 
     async def measure(self) -> Growth:
         await self._warm_up()
         before = self._view.state()
-        async with opened(self._url) as store:
-            hand = Hand(store, self._load, self._numbers)
+        async with open_store(self._url) as store:
+            hand = RedisBatchWorker(store, self._load, self._numbers)
             await self._fill(hand, self._sizes.tasks)
             bytes_per_task = (self._view.used_bytes() - before.used_bytes) / self._sizes.tasks
             by_kind = self._by_kind(self._sizes.tasks)
@@ -96,8 +96,8 @@ class Run:
 
     async def _warm_up(self) -> None:
         """What is made once and stays: scripts, groups, counts, and what the server counts by."""
-        async with opened(self._url) as store:
-            hand = Hand(store, self._load, self._numbers)
+        async with open_store(self._url) as store:
+            hand = RedisBatchWorker(store, self._load, self._numbers)
             await self._fill(hand, BATCH)
             self._by_kind(BATCH)
             await self._drain(hand)
@@ -105,15 +105,17 @@ class Run:
         await prune_tombstones(self._url)
         self._seen = {verb: [] for verb in self._seen}
 
-    async def _compare(self, hand: Hand) -> tuple[dict[str, list[Script]], dict[str, list[Script]]]:
+    async def _compare(
+        self, hand: RedisBatchWorker
+    ) -> tuple[dict[str, list[ScriptTime]], dict[str, list[ScriptTime]]]:
         """In turns with a server where few wait: what else the machine does, both have to bear."""
         rounds = -(-self._sizes.steady // BATCH)
         load = self._load.over(self._sizes.few // 4)  # there, too, a tenant has several waiting
-        with RedisServer() as server, View(server) as view:
+        with RedisServer() as server, ServerView(server) as view:
             few = Run(server, view, load, self._sizes)
             await few._warm_up()
-            async with opened(server.url) as store:
-                few_hand = Hand(store, load, few._numbers)
+            async with open_store(server.url) as store:
+                few_hand = RedisBatchWorker(store, load, few._numbers)
                 await few._fill(few_hand, self._sizes.few)
                 starts = [few._mark(), self._mark()]
                 for _ in range(rounds):
@@ -121,17 +123,17 @@ class Run:
                     await self._round(hand)
         return few._since(starts[0]), self._since(starts[1])
 
-    async def _fill(self, hand: Hand, tasks: int) -> None:
+    async def _fill(self, hand: RedisBatchWorker, tasks: int) -> None:
         for _ in range(-(-tasks // BATCH)):
             await self._insert(hand)
 
-    async def _round(self, hand: Hand) -> None:
+    async def _round(self, hand: RedisBatchWorker) -> None:
         await self._insert(hand)
         ended = 0
         while ended < BATCH:
             ended += await self._end_some(hand, timed=True)
 
-    async def _drain(self, hand: Hand) -> None:
+    async def _drain(self, hand: RedisBatchWorker) -> None:
         one_by_one = self._load.tenants == 1
         for number in count():
             timed = not one_by_one or number % SAMPLED_EVERY == 0
@@ -141,28 +143,28 @@ class Run:
     def _mark(self) -> dict[str, int]:
         return {verb: len(found) for verb, found in self._seen.items()}
 
-    def _since(self, mark: dict[str, int]) -> dict[str, list[Script]]:
+    def _since(self, mark: dict[str, int]) -> dict[str, list[ScriptTime]]:
         return {verb: found[mark[verb] :] for verb, found in self._seen.items()}
 
-    async def _insert(self, hand: Hand) -> None:
+    async def _insert(self, hand: RedisBatchWorker) -> None:
         batch = hand.submissions()
         self._ids.append(batch[0].task.id)
-        _, script = await self._view.timed(hand.insert(batch))
+        _, script = await self._view.time_script(hand.insert(batch))
         self._note("insert", len(batch), script)
 
-    async def _end_some(self, hand: Hand, *, timed: bool) -> int:
+    async def _end_some(self, hand: RedisBatchWorker, *, timed: bool) -> int:
         if not timed:
             claimed = await hand.claim()
             await hand.finish(claimed)
             return len(claimed)
-        claimed, script = await self._view.timed(hand.claim())
+        claimed, script = await self._view.time_script(hand.claim())
         if claimed:
             self._note("claim", len(claimed), script)
-            _, script = await self._view.timed(hand.finish(claimed))
+            _, script = await self._view.time_script(hand.finish(claimed))
             self._note("finish", len(claimed), script)
         return len(claimed)
 
-    def _note(self, verb: str, tasks: int, script: Script) -> None:
+    def _note(self, verb: str, tasks: int, script: ScriptTime) -> None:
         self._seen[verb].append(msgspec.structs.replace(script, tasks=tasks))
 
     def _by_kind(self, tasks: int) -> dict[str, float]:
@@ -199,7 +201,7 @@ def report(growth: Growth) -> list[str]:
         f"  bytes per task      {growth.bytes_per_task:,.0f} (goal: at most {GOAL_BYTES:,})",
         f"    by kind of key    {kinds}; tables and slack {rest:.1f}",
         f"  bytes per tombstone {growth.tombstone_bytes:,.0f}",
-        *_compared(growth),
+        *_format_comparison(growth),
         *_script_times(growth),
         f"  before and after    {before.used_bytes:,} / {after.used_bytes:,} bytes ({change:+.1%})",
         f"    keys              {before.keys} / {after.keys}",
@@ -208,7 +210,7 @@ def report(growth: Growth) -> list[str]:
     ]
 
 
-def _compared(growth: Growth) -> list[str]:
+def _format_comparison(growth: Growth) -> list[str]:
     lines = []
     for verb in ("claim", "finish"):
         few, many = (
@@ -250,8 +252,8 @@ def _at(ordered: Sequence[float], share: float) -> float:
 # -- the command
 
 
-async def measured(load: Load, sizes: Sizes) -> Growth:
-    with RedisServer() as server, View(server) as view:
+async def measure_load(load: Load, sizes: Sizes) -> Growth:
+    with RedisServer() as server, ServerView(server) as view:
         return await Run(server, view, load, sizes).measure()
 
 
@@ -271,10 +273,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--loads", nargs="+", choices=loads(0), default=list(loads(0)))
     asked = parser.parse_args(arguments)
     logging.basicConfig(level=logging.ERROR)  # that these servers keep nothing is meant
-    with RedisServer() as server, View(server) as view:
+    with RedisServer() as server, ServerView(server) as view:
         print(f"Redis {view.version()}; to a script {BATCH} submits or {MOVES} others")
     for name in asked.loads:
-        growth = asyncio.run(measured(loads(asked.tenants)[name], Sizes.of(asked.tasks)))
+        growth = asyncio.run(measure_load(loads(asked.tenants)[name], Sizes.for_tasks(asked.tasks)))
         print("\n".join(report(growth)), flush=True)
 
 

@@ -44,7 +44,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def opened(url: str, *, ahead_seconds: float = 0.0) -> AsyncIterator[RedisStore]:
+async def open_store(url: str, *, ahead_seconds: float = 0.0) -> AsyncIterator[RedisStore]:
     """A store; with ``ahead_seconds``, one to whom it is that much later."""
     clock = SystemClock()
 
@@ -59,7 +59,7 @@ async def opened(url: str, *, ahead_seconds: float = 0.0) -> AsyncIterator[Redis
         await store.close()
 
 
-class Hand:
+class RedisBatchWorker:
     """Submits, claims and finishes in the batches that the store makes of them."""
 
     def __init__(self, store: RedisStore, load: Load, numbers: count[int]) -> None:
@@ -110,7 +110,7 @@ class Hand:
 
 async def prune_tombstones(url: str) -> int:
     """As if their day were over."""
-    async with opened(url, ahead_seconds=2.0 * TOMBSTONE_SECONDS) as store:
+    async with open_store(url, ahead_seconds=2.0 * TOMBSTONE_SECONDS) as store:
         return await store.admin.prune(
             Kept.TOMBSTONES, older_than_seconds=0.0, limit=NO_LIMIT, dry_run=False
         )

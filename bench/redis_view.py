@@ -31,7 +31,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     consumers: int
 
 
-class Script(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptTime(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a script: for how many tasks, and what it took the server."""
 
     tasks: int = 1
@@ -43,7 +43,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_micros / max(1, self.tasks)
 
 
-class View:
+class ServerView:
     """A connection of its own to the server that is measured."""
 
     def __init__(self, server: RedisServer, namespace: str = "executor") -> None:
@@ -73,12 +73,12 @@ class View:
     def used_bytes(self) -> int:
         return int(self._info("memory", "used_memory"))
 
-    async def timed(self, script: Awaitable[T]) -> tuple[T, Script]:
+    async def time_script(self, script: Awaitable[T]) -> tuple[T, ScriptTime]:
         """Its answer, and what the one script that it ran took the server."""
         wall, cpu = self._wall_micros(), self._cpu_micros()
         answer = await script
         cpu, wall = self._cpu_micros() - cpu, self._wall_micros() - wall
-        return answer, Script(cpu_micros=cpu or wall, wall_micros=wall)
+        return answer, ScriptTime(cpu_micros=cpu or wall, wall_micros=wall)
 
     def state(self) -> State:
         """When the server has come to rest."""

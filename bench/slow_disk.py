@@ -35,7 +35,7 @@ def slow_disk() -> Iterator[None]:
     """Servers that are started meanwhile have one."""
     named = os.environ.get(SERVER_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="holdfast-slow-disk-") as folder:
-        os.environ[SERVER_VARIABLE] = str(_wrapped(find_server(), Path(folder)))
+        os.environ[SERVER_VARIABLE] = str(_write_wrapper(find_server(), Path(folder)))
         try:
             yield
         finally:
@@ -44,7 +44,7 @@ def slow_disk() -> Iterator[None]:
                 os.environ[SERVER_VARIABLE] = named
 
 
-def _wrapped(server: Path, folder: Path) -> Path:
+def _write_wrapper(server: Path, folder: Path) -> Path:
     library, wrapper = folder / "slow.so", folder / "redis-server"
     source = folder / "slow.c"
     source.write_text(_SOURCE)

@@ -26,7 +26,7 @@ PIECE_BYTES = 1 << 16
 _AROUND = {b"MULTI", b"EXEC", b"SELECT"}
 
 
-class Commands(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedCommands(msgspec.Struct, frozen=True, kw_only=True):
     """Packed commands, in the order in which the server ran them."""
 
     before: list[bytes]  # not timed
@@ -37,19 +37,19 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True):
         return sum(map(len, self.timed))
 
 
-def noted(server: RedisServer) -> int:
+def count_noted_bytes(server: RedisServer) -> int:
     """Return how many bytes the server has written to its append-only file so far."""
     return len(_note(server))
 
 
-def commands_of(server: RedisServer, marks: Sequence[int]) -> Commands:
+def commands_of(server: RedisServer, marks: Sequence[int]) -> RecordedCommands:
     """Return the commands up to the first mark, and from there to the second."""
     note = _note(server)
     parts = [list(_commands(note[start:end])) for start, end in pairwise((0, *marks))]
-    return Commands(before=parts[0], timed=parts[1])
+    return RecordedCommands(before=parts[0], timed=parts[1])
 
 
-def replayed_seconds(commands: Commands, url: str) -> float:
+def replayed_seconds(commands: RecordedCommands, url: str) -> float:
     """Return the seconds that an empty server takes for the second part of the commands."""
     host, port = urlsplit(url).hostname, urlsplit(url).port
     with socket.create_connection((host, port or 6379), timeout=ANSWER_SECONDS) as connection:

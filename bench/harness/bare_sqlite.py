@@ -30,10 +30,10 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
 
 def statements_of(before: Path, record: Path) -> Statements:
     noted = msgspec.msgpack.decode(record.read_bytes(), type=list[tuple[str, Any]])
-    return Statements(before=before, transactions=list(grouped(noted)))
+    return Statements(before=before, transactions=list(group_transactions(noted)))
 
 
-def grouped(noted: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Rows]]]:
+def group_transactions(noted: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Rows]]]:
     """Return the transactions; each has every statement once, with all its values."""
     found: list[list[tuple[str, Rows]]] = []
     present: dict[str, Rows] | None = None
@@ -52,7 +52,7 @@ def grouped(noted: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Rows]]]:
     return found
 
 
-def replayed(statements: Statements, path: Path) -> tuple[float, int]:
+def replay(statements: Statements, path: Path) -> tuple[float, int]:
     """Return seconds and changed rows on a new copy at ``path``."""
     shutil.copy(statements.before, path)
     db = open_writer(path, namespace="executor", lock_seconds=LOCK_SECONDS)

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from bench.harness import processes
-from bench.harness.engines import Engine
-from bench.harness.places import Place, Places
-from bench.harness.processes import Failed, Process, without_places
+from bench.harness.engines import MeasuredEngine
+from bench.harness.processes import CaseFailed, ChildProcess, without_places
+from bench.harness.trial_stores import TrialStore, TrialStores
 from bench.peers.board import Board
 from bench.report.figures import Book, Who, note_once
 
@@ -27,7 +27,7 @@ FAILURES_MAX = 2  # after that a case is not tried again
 PEERS_TO_OURS = 3  # so many cases of peers for each repetition of ours between them
 
 
-class Result(msgspec.Struct, kw_only=True):
+class CaseResult(msgspec.Struct, kw_only=True):
     """The result of one run of a case: values by measure, each with its unit."""
 
     values: dict[str, tuple[float, str]]
@@ -40,7 +40,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     question: str
     who: Who
     case: Mapping[str, int | str]
-    run: Callable[[], Result]
+    run: Callable[[], CaseResult]
     runs: int | None = None  # at most
     main: tuple[str, str] = ("rate", "tasks/s")  # where a problem is written down
     about: float = 5.0  # seconds that one run takes on two cores, as far as one can tell
@@ -53,15 +53,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 class Bench:
     def __init__(
         self,
-        places: Places,
-        ours: Engine,
-        peers: Sequence[Engine] = (),
+        trial_stores: TrialStores,
+        ours: MeasuredEngine,
+        peers: Sequence[MeasuredEngine] = (),
         *,
         runs: int = 3,
         quick: bool = False,
         seconds: float = math.inf,
     ) -> None:
-        self.places, self.ours, self.peers = places, ours, peers
+        self.trial_stores, self.ours, self.peers = trial_stores, ours, peers
         self.runs, self.quick = runs, quick
         self.book = Book()
         self._ends_at = self._part_ends_at = time.monotonic() + seconds
@@ -116,7 +116,7 @@ class Bench:
 
     # -- adapters
 
-    def engine(self, who: Who) -> Engine:
+    def engine(self, who: Who) -> MeasuredEngine:
         return next(one for one in (self.ours, *self.peers) if one.name == who.engine)
 
     def whos(self, ability: str, *settings: str) -> list[Who]:
@@ -133,31 +133,44 @@ class Bench:
         return found
 
     def call(
-        self, who: Who, role: str, place: Place, *, seconds: float = CALL_SECONDS, **options: object
+        self,
+        who: Who,
+        role: str,
+        trial: TrialStore,
+        *,
+        seconds: float = CALL_SECONDS,
+        **options: object,
     ) -> dict[str, Any]:
         command = self.engine(who).command(
-            role, url=place.url, settings=who.settings, **given(options)
+            role, url=trial.url, settings=who.settings, **set_options(options)
         )
         left = self._ends_at - time.monotonic()
         try:
             return processes.call(command, seconds=min(seconds, max(left, LAST_CALL_SECONDS)))
-        except Failed as error:
-            raise Failed(f"{role}: {error}") from error
+        except CaseFailed as error:
+            raise CaseFailed(f"{role}: {error}") from error
 
     def start_worker(
-        self, who: Who, place: Place, board: Path, size: int, **more: object
-    ) -> Process:
-        options = {"url": place.url, "settings": who.settings, "board": board, "size": size}
-        return Process(self.engine(who).command("work", **options, **given(more)))
+        self, who: Who, trial: TrialStore, board: Path, size: int, **more: object
+    ) -> ChildProcess:
+        options = {"url": trial.url, "settings": who.settings, "board": board, "size": size}
+        return ChildProcess(self.engine(who).command("work", **options, **set_options(more)))
 
     @contextmanager
     def working(
-        self, who: Who, place: Place, board: Path, size: int, *, workers: int = 1, **more: object
-    ) -> Iterator[list[Process]]:
+        self,
+        who: Who,
+        trial: TrialStore,
+        board: Path,
+        size: int,
+        *,
+        workers: int = 1,
+        **more: object,
+    ) -> Iterator[list[ChildProcess]]:
         """Run so many worker processes, and stop all of them at the end."""
         with ExitStack() as stack:
             crew = [
-                stack.enter_context(self.start_worker(who, place, board, size, **more))
+                stack.enter_context(self.start_worker(who, trial, board, size, **more))
                 for _ in range(workers)
             ]
             yield crew
@@ -183,7 +196,7 @@ def alternating(cases: Sequence[Case]) -> list[Case]:
     return [case for _, _, case in sorted(placed, key=lambda one: one[:2])]
 
 
-def given(options: Mapping[str, object]) -> dict[str, object]:
+def set_options(options: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -204,7 +217,7 @@ def clear(path: Path, size: int) -> None:
         file.write(bytes(18 * size))
 
 
-def require_alive(crew: Sequence[Process]) -> None:
+def require_alive(crew: Sequence[ChildProcess]) -> None:
     for process in crew:
         if not process.alive:
-            raise Failed(f"a worker ended by itself; {process.complaint()}")
+            raise CaseFailed(f"a worker ended by itself; {process.complaint()}")

@@ -14,8 +14,8 @@ import msgspec
 
 from bench.harness import engines
 from bench.harness.bench import Bench
-from bench.harness.places import Places
-from bench.harness.plan import carry_out, planned
+from bench.harness.plan import carry_out, plan_parts
+from bench.harness.trial_stores import TrialStores
 
 QUESTIONS = (
     *("drain", "submit", "latency", "stages", "floor", "growth", "memory", "recovery"),
@@ -31,7 +31,7 @@ LEAST_RUNS = 3
 LEAST_SECONDS = 200.0  # however long the environments took to be made
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool
     runs: int
     peers: tuple[str, ...] | None
@@ -43,23 +43,27 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def opened(asked: Asked, questions: Sequence[str]) -> Iterator[tuple[Bench, dict[str, str]]]:
+def open_bench(
+    options: RunOptions, questions: Sequence[str]
+) -> Iterator[tuple[Bench, dict[str, str]]]:
     """Yield a bench for these questions, and the peers that cannot take part with the reason."""
-    names = () if OURS_ALONE.issuperset(questions) else asked.peers
-    if names is None and asked.quick:
+    names = () if OURS_ALONE.issuperset(questions) else options.peers
+    if names is None and options.quick:
         names = QUICK_PEERS
     print("Making the environments ready ...", file=sys.stderr, flush=True)
     begun = time.monotonic()
     found, problems = engines.peers(names)
     for name, reason in problems.items():
         print(f"  {name} takes no part: {reason}", file=sys.stderr, flush=True)
-    with Places() as places:
+    with TrialStores() as trial_stores:
         ours = engines.ours()
         seconds = FULL_SECONDS
-        if asked.quick:
+        if options.quick:
             seconds = max(LEAST_SECONDS, QUICK_SECONDS - (time.monotonic() - begun))
         yield (
-            Bench(places, ours, found, runs=asked.runs, quick=asked.quick, seconds=seconds),
+            Bench(
+                trial_stores, ours, found, runs=options.runs, quick=options.quick, seconds=seconds
+            ),
             problems,
         )
 
@@ -71,8 +75,8 @@ def ask_alone(question: str, arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m bench.questions.{question}")
     add_options(parser)
     end_on_sigterm()
-    with opened(asked_of(parser.parse_args(arguments)), [question]) as (bench, _):
-        carry_out(bench, planned(bench, [question]), lambda: None)
+    with open_bench(run_options(parser.parse_args(arguments)), [question]) as (bench, _):
+        carry_out(bench, plan_parts(bench, [question]), lambda: None)
         print("\n".join(table(bench.book, question)))
 
 
@@ -82,11 +86,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peers", help="comma-separated; none: ours alone")
 
 
-def asked_of(given: argparse.Namespace) -> Asked:
+def run_options(given: argparse.Namespace) -> RunOptions:
     peers = None
     if given.peers is not None:
         peers = tuple(name for name in given.peers.split(",") if name not in ("", "none"))
-    return Asked(quick=given.quick, runs=given.runs, peers=peers)
+    return RunOptions(quick=given.quick, runs=given.runs, peers=peers)
 
 
 def end_on_sigterm() -> None:

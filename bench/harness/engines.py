@@ -12,15 +12,15 @@ import msgspec
 from bench.harness import processes
 from bench.harness.environments import CannotInstall, python_for
 from bench.harness.paths import OURS, PEERS, PYTHON, peer_names
-from bench.harness.places import ready_binaries
 from bench.harness.processes import without_places
+from bench.harness.trial_stores import ready_binaries
 from bench.report.figures import Who
 
 DESCRIBE_SECONDS = 60.0
 AT_ONCE = 4  # environments that are made; it is mostly waiting
 
 
-class Engine(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredEngine(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     stores: tuple[str, ...]
@@ -47,36 +47,36 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def ours() -> Engine:
-    return _described(PYTHON, OURS / "adapter.py")
+def ours() -> MeasuredEngine:
+    return _describe(PYTHON, OURS / "adapter.py")
 
 
-def peers(names: Sequence[str] | None = None) -> tuple[list[Engine], dict[str, str]]:
+def peers(names: Sequence[str] | None = None) -> tuple[list[MeasuredEngine], dict[str, str]]:
     """Return the peers that can be started, and for the others the reason why not."""
     wanted = list(peer_names() if names is None else names)
     found, problems = [], {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         if wanted:
             pool.submit(ready_binaries)  # if it fails, who needs a server will say so
-        made = {name: pool.submit(_made, name) for name in wanted}
+        made = {name: pool.submit(_load_peer, name) for name in wanted}
         for name, future in made.items():
             try:
                 found.append(future.result())
-            except (CannotInstall, processes.Failed) as error:
+            except (CannotInstall, processes.CaseFailed) as error:
                 problems[name] = without_places(str(error))
     return found, problems
 
 
-def _made(name: str) -> Engine:
+def _load_peer(name: str) -> MeasuredEngine:
     script = PEERS / name / "adapter.py"
     if not script.is_file():
         raise CannotInstall("there is no adapter for it")
-    return _described(python_for(name), script)
+    return _describe(python_for(name), script)
 
 
-def _described(python: Path, script: Path) -> Engine:
+def _describe(python: Path, script: Path) -> MeasuredEngine:
     said = processes.call([python, script, "describe"], seconds=DESCRIBE_SECONDS)
-    return Engine(
+    return MeasuredEngine(
         name=said["name"],
         version=said["version"],
         stores=tuple(said["stores"]),

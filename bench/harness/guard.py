@@ -25,7 +25,7 @@ import msgspec
 from bench.harness import command, engines
 from bench.harness.bench import Bench
 from bench.harness.paths import RESULTS
-from bench.harness.places import Places
+from bench.harness.trial_stores import TrialStores
 from bench.questions.floor import NAME, STORES, WHATS, Thing, cases, written_in
 from bench.report.figures import FLOOR, OURS, Book
 from bench.report.tables import grid
@@ -81,7 +81,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return "REGRESSION" if self.regressed else "ok"
 
 
-def judged(baseline: Baseline, measured: Measured) -> list[Verdict]:
+def compare_with_baseline(baseline: Baseline, measured: Measured) -> list[Verdict]:
     ratios = [
         Verdict(
             name=name,
@@ -113,19 +113,19 @@ def best_of(one: Measured, other: Measured) -> Measured:
     return Measured(ratios=ratios, written=written)
 
 
-def checked(baseline: Baseline, measure: Measure) -> list[Verdict]:
+def check_in_tries(baseline: Baseline, measure: Measure) -> list[Verdict]:
     """Compare the best of several tries; a value that is good enough is not tried again."""
     best = Measured(ratios={})
     for _ in range(TRIES):
-        verdicts = judged(baseline, best)
+        verdicts = compare_with_baseline(baseline, best)
         again = [one.name.partition(":")[0] for one in verdicts if one.word != "ok"]
         if not again:
             break
         best = best_of(best, measure(list(dict.fromkeys(again))))
-    return judged(baseline, best)
+    return compare_with_baseline(baseline, best)
 
 
-def measured(bench: Bench, names: Sequence[str], folder: Path) -> Measured:
+def measure_ratios(bench: Bench, names: Sequence[str], folder: Path) -> Measured:
     bench.book = Book()
     bench.allot(TRY_SECONDS)
     things = {name: THINGS[name] for name in names if name in THINGS}
@@ -162,7 +162,7 @@ def judge(measure: Measure, path: Path = BASELINE) -> int:
     if not path.is_file():
         print(f"there is no {path.name}: python -m bench.harness.guard --write-baseline")
         return 2
-    verdicts = checked(msgspec.json.decode(path.read_bytes(), type=Baseline), measure)
+    verdicts = check_in_tries(msgspec.json.decode(path.read_bytes(), type=Baseline), measure)
     print("\n".join(format_verdicts(verdicts)))
     if any(verdict.regressed for verdict in verdicts):
         return 1
@@ -178,13 +178,13 @@ def write(measure: Measure, path: Path = BASELINE) -> int:
         print(f"not written, for these were not measured: {', '.join(missing)}")
         return 2
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = Baseline(ratios=_rounded(best.ratios), written=_rounded(best.written))
+    found = Baseline(ratios=_round_values(best.ratios), written=_round_values(best.written))
     path.write_text(json.dumps(msgspec.to_builtins(found), indent=1) + "\n")
     print(f"written: {path.name}")
     return 0
 
 
-def _rounded(numbers: dict[str, float]) -> dict[str, float]:
+def _round_values(numbers: dict[str, float]) -> dict[str, float]:
     return {name: round(number, 4) for name, number in numbers.items()}
 
 
@@ -195,10 +195,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     command.end_on_sigterm()
     begun = time.monotonic()
-    with Places() as places, tempfile.TemporaryDirectory(prefix="holdfast-guard-") as folder:
-        bench = Bench(places, engines.ours(), runs=given.runs, quick=True)
+    with (
+        TrialStores() as trial_stores,
+        tempfile.TemporaryDirectory(prefix="holdfast-guard-") as folder,
+    ):
+        bench = Bench(trial_stores, engines.ours(), runs=given.runs, quick=True)
         code = (write if given.write_baseline else judge)(
-            lambda names: measured(bench, names, Path(folder))
+            lambda names: measure_ratios(bench, names, Path(folder))
         )
     print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr)
     return code

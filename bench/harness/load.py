@@ -26,7 +26,7 @@ KEEP_SECONDS = 30 * 86_400.0  # the default: what is settled stays
 NO_LIMIT = 1 << 40
 
 
-class Hand:
+class BatchWorker:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._clock, self._chance = SystemClock(), random.Random()
@@ -86,10 +86,10 @@ class Hand:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Hand]:
+async def open_batch_worker(url: str) -> AsyncIterator[BatchWorker]:
     store = store_from_url(url, SystemClock(), "executor")
     await store.open()
     try:
-        yield Hand(store)
+        yield BatchWorker(store)
     finally:
         await store.close()

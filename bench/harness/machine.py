@@ -12,12 +12,12 @@ import apsw
 
 from bench.harness.bench import Bench
 from bench.harness.paths import ROOT
-from bench.harness.places import postgres_settings, redis_settings
 from bench.harness.processes import without_places
+from bench.harness.trial_stores import postgres_settings, redis_settings
 from verify.servers import find_server
 
 
-def described(bench: Bench) -> dict[str, Any]:
+def describe_run(bench: Bench) -> dict[str, Any]:
     return {
         "taken_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -70,7 +70,7 @@ def _postgres(bench: Bench) -> str | None:
     if not any("postgres" in engine.stores for engine in bench.peers):
         return None
     try:
-        return bench.places.postgres().version
+        return bench.trial_stores.postgres().version
     except (RuntimeError, OSError) as error:
         return without_places(f"not there: {error}")
 

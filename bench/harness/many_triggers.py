@@ -17,8 +17,8 @@ import hiredis
 import msgspec
 
 from bench.harness import bare_redis
-from bench.harness.bare_redis import Commands
-from bench.harness.places import Place
+from bench.harness.bare_redis import RecordedCommands
+from bench.harness.trial_stores import TrialStore
 from holdfast.domain.trigger.schedule import Once
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.stores import codec
@@ -62,43 +62,43 @@ def chunks(triggers: Iterable[Trigger]) -> Iterator[list[Trigger]]:
         yield some
 
 
-def write(place: Place, triggers: Sequence[Trigger]) -> None:
+def write(trial: TrialStore, triggers: Sequence[Trigger]) -> None:
     """Write new, waiting triggers into a store that has been opened before."""
-    if place.redis is None:
-        _write_rows(_file(place), triggers)
+    if trial.redis is None:
+        _write_rows(_file(trial), triggers)
     else:
         commands = [command for some in _redis_commands(triggers) for command in some]
-        bare_redis.replayed_seconds(Commands(before=[], timed=commands), place.url)
+        bare_redis.replayed_seconds(RecordedCommands(before=[], timed=commands), trial.url)
 
 
-def raw(place: Place, trigger_id: str) -> list[Any]:
-    if place.redis is None:
-        db = open_reader(_file(place))
+def raw(trial: TrialStore, trigger_id: str) -> list[Any]:
+    if trial.redis is None:
+        db = open_reader(_file(trial))
         try:
             return [*db.execute("SELECT * FROM triggers WHERE id = ?", (trigger_id,))]
         finally:
             db.close()
     keys = KeyNames(NAMESPACE)
-    with place.redis.client() as client:
+    with trial.redis.client() as client:
         scores = [client.zscore(keys(name), trigger_id) for name in _ZSETS]
         record: Any = client.hgetall(keys("trigger", trigger_id))
         return [record, scores, client.exists(keys("trigger_lease", trigger_id))]
 
 
-def held_bytes(place: Place) -> int:
+def held_bytes(trial: TrialStore) -> int:
     """Return the bytes that the store takes, in memory or in its file."""
-    if place.redis is None:
-        db = open_reader(_file(place))
+    if trial.redis is None:
+        db = open_reader(_file(trial))
         try:
             return int(db.pragma("page_count")) * int(db.pragma("page_size"))
         finally:
             db.close()
-    with place.redis.client() as client:
+    with trial.redis.client() as client:
         return int(client.info("memory")["used_memory_dataset"])
 
 
-def _file(place: Place) -> Path:
-    return Path(place.url.removeprefix("sqlite:///"))
+def _file(trial: TrialStore) -> Path:
+    return Path(trial.url.removeprefix("sqlite:///"))
 
 
 def _write_rows(path: Path, triggers: Sequence[Trigger]) -> None:
@@ -118,14 +118,14 @@ def _redis_commands(triggers: Sequence[Trigger]) -> Iterator[tuple[bytes, ...]]:
     pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
     every, due = keys("triggers"), keys("triggers_due")
     _, written = plan_trigger_hash.write_trigger(triggers[0])
-    places = {name: n + 1 for n, name in enumerate(written.fields) if n % 2 == 0}
+    positions = {name: n + 1 for n, name in enumerate(written.fields) if n % 2 == 0}
     fields = list(written.fields)
     for one in triggers:
         at = one.trigger_at
         assert at is not None
-        fields[places["id"]] = one.id
-        fields[places["at"]] = fields[places["fireTime"]] = repr(at)
-        fields[places["triggerAt"]] = iso(at)
+        fields[positions["id"]] = one.id
+        fields[positions["at"]] = fields[positions["fireTime"]] = repr(at)
+        fields[positions["triggerAt"]] = iso(at)
         yield (
             pack(("HSET", keys("trigger", one.id), *fields)),
             pack(("ZADD", every, "0", one.id)),

@@ -28,7 +28,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
         return sum(case.about * min(runs, case.runs or runs) for case in self.cases)
 
 
-def planned(bench: Bench, questions: Sequence[str]) -> list[Part]:
+def plan_parts(bench: Bench, questions: Sequence[str]) -> list[Part]:
     found: list[Part] = []
     for question in questions:
         found += importlib.import_module(f"bench.questions.{question}").parts(bench)
@@ -54,7 +54,7 @@ def carry_out(bench: Bench, parts: Sequence[Part], after: Callable[[], None]) ->
     """Measure the parts in order; ``after`` is called after each of them."""
     print("\n".join(format_plan(bench, parts)), file=sys.stderr, flush=True)
     for n, part in enumerate(parts):
-        bench.allot(allotted(bench.whole_seconds_left, part, parts[n + 1 :], bench.runs))
+        bench.allot(allot_seconds(bench.whole_seconds_left, part, parts[n + 1 :], bench.runs))
         print(
             f"{part.question}, {part.what}: at most {bench.seconds_left:,.0f} s",
             file=sys.stderr,
@@ -64,7 +64,7 @@ def carry_out(bench: Bench, parts: Sequence[Part], after: Callable[[], None]) ->
         after()
 
 
-def allotted(left: float, part: Part, later: Sequence[Part], runs: int) -> float:
+def allot_seconds(left: float, part: Part, later: Sequence[Part], runs: int) -> float:
     """Return the seconds for a part: its share, and more if a goal needs it and others do not."""
     if part.fixed:
         return left

@@ -27,7 +27,7 @@ _WATCH = 'read -r _; kill -9 -- "-$1"'  # our end of the pipe closes even if we 
 _LEFT_OUT = ("HOLDFAST_", "PYTHON", "VIRTUAL_ENV", "PIP_")
 
 
-class Failed(RuntimeError):
+class CaseFailed(RuntimeError):
     """A call did not come to a good end; the message says how it ended."""
 
 
@@ -42,14 +42,14 @@ def without_places(text: str) -> str:
     return _FOLDERS.sub("…/", _HOSTS.sub("…", text))
 
 
-class Process:
+class ChildProcess:
     """``with Process(command) as process``: afterwards its whole group is gone."""
 
     def __init__(
         self, command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None
     ) -> None:
         if _ENDED.is_set():
-            raise Failed("the run is being ended")
+            raise CaseFailed("the run is being ended")
         self._files = ExitStack()
         self._out = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         self._err = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
@@ -125,7 +125,7 @@ class Process:
             if line.startswith("{"):
                 found: dict[str, Any] = json.loads(line)
                 return found
-        raise Failed(f"no answer; {self.complaint()}")
+        raise CaseFailed(f"no answer; {self.complaint()}")
 
     def complaint(self) -> str:
         """Return the end of the log, in one line."""
@@ -138,7 +138,7 @@ class Process:
             os.killpg(self.pid, number)
 
 
-_LIVE: set[Process] = set()
+_LIVE: set[ChildProcess] = set()
 _ENDED = threading.Event()
 
 
@@ -152,13 +152,13 @@ def end_all() -> None:
 def call(
     command: Sequence[str | Path], *, seconds: float, extra: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Run to the end, and the answer; :class:`Failed` if it ends badly or not in time."""
-    with Process(command, extra=extra) as process:
+    """Run to the end, and the answer; :class:`CaseFailed` if it ends badly or not in time."""
+    with ChildProcess(command, extra=extra) as process:
         ended = process.wait(seconds)
         if ended is None:
-            raise Failed(f"not done within {seconds:g} s, stopped; {process.complaint()}")
+            raise CaseFailed(f"not done within {seconds:g} s, stopped; {process.complaint()}")
         if ended != 0:
-            raise Failed(f"exit code {ended}; {process.complaint()}")
+            raise CaseFailed(f"exit code {ended}; {process.complaint()}")
         return process.answer()
 
 

@@ -74,11 +74,11 @@ def workflow_on(app: Holdfast, stages: int) -> Workflow[int, int]:
 
 
 def prepare(options: Options) -> None:
-    async def opened() -> None:
+    async def open_once() -> None:
         async with Holdfast(options.url):
             pass
 
-    run(opened())
+    run(open_once())
 
 
 def work(options: Options) -> None:
@@ -178,13 +178,13 @@ async def _stages(options: Options) -> float:
 def verify(options: Options) -> dict[str, Any]:
     """What the store itself says has become of the tasks."""
 
-    async def counted() -> dict[str, Any]:
+    async def count_by_status() -> dict[str, Any]:
         app = Holdfast(options.url)
         async with app:
             stats = await app.store.views.stats()
         return {"by_status": {status.name: n for status, n in stats.by_status.items() if n}}
 
-    return run(counted())
+    return run(count_by_status())
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

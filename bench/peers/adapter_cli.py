@@ -83,8 +83,8 @@ class Options:
 def main(adapter: Any = None, arguments: Sequence[str] | None = None) -> None:
     """Play the role that the command line names; ``adapter`` is the module, else ``__main__``."""
     module = adapter if adapter is not None else sys.modules["__main__"]
-    options = _parsed(arguments)
-    answer = _played(module, options)
+    options = _parse(arguments)
+    answer = _play(module, options)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     answer["rss_peak_kb"] = usage.ru_maxrss
     answer["cpu_seconds"] = usage.ru_utime + usage.ru_stime
@@ -94,16 +94,16 @@ def main(adapter: Any = None, arguments: Sequence[str] | None = None) -> None:
         os._exit(0)  # whatever threads the library has left behind
 
 
-def _played(module: Any, options: Options) -> dict[str, Any]:
+def _play(module: Any, options: Options) -> dict[str, Any]:
     if options.role == "describe":
-        return described(module)
+        return describe(module)
     found = getattr(module, options.role)(options)
     if options.role in {"submit", "stages"}:
         return {"seconds": float(found)}
     return dict(found or {})
 
 
-def described(module: Any) -> dict[str, Any]:
+def describe(module: Any) -> dict[str, Any]:
     return {
         "name": module.NAME,
         "version": module.VERSION,
@@ -114,7 +114,7 @@ def described(module: Any) -> dict[str, Any]:
     }
 
 
-def _parsed(arguments: Sequence[str] | None) -> Options:
+def _parse(arguments: Sequence[str] | None) -> Options:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("role", choices=ROLES)
     parser.add_argument("--url", default="")

@@ -11,8 +11,6 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 _TIME = struct.Struct("<q")
@@ -97,12 +95,3 @@ class Board:
 
 def _bytes_of(size: int) -> int:
     return 18 * size
-
-
-@contextmanager
-def opened(path: str | Path, size: int) -> Iterator[Board]:
-    board = Board(path, size)
-    try:
-        yield board
-    finally:
-        board.close()

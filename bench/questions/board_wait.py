@@ -6,19 +6,19 @@ import time
 from collections.abc import Sequence
 
 from bench.harness.bench import require_alive
-from bench.harness.processes import Failed, Process
+from bench.harness.processes import CaseFailed, ChildProcess
 from bench.peers.board import Board
 
 POLL_SECONDS = 0.02
 
 
 def wait_done(
-    board: Board, crew: Sequence[Process], *, seconds: float, tasks: int | None = None
+    board: Board, crew: Sequence[ChildProcess], *, seconds: float, tasks: int | None = None
 ) -> None:
-    """:class:`Failed` if not so many (else all) are done in time, or a worker ends before."""
+    """:class:`CaseFailed` if not so many (else all) are done in time, or a worker ends before."""
     wanted, ends_at = board.size if tasks is None else tasks, time.monotonic() + seconds
     while board.count_done() < wanted:
         require_alive(crew)
         if time.monotonic() > ends_at:
-            raise Failed(f"{board.count_done()} of {wanted} tasks were done in {seconds:g} s")
+            raise CaseFailed(f"{board.count_done()} of {wanted} tasks were done in {seconds:g} s")
         time.sleep(POLL_SECONDS)

@@ -12,10 +12,10 @@ from functools import partial
 
 import msgspec
 
-from bench.harness.bench import Bench, Case, Result, new_board, require_alive
+from bench.harness.bench import Bench, Case, CaseResult, new_board, require_alive
 from bench.harness.command import ask_alone
 from bench.harness.plan import Part
-from bench.harness.processes import Failed
+from bench.harness.processes import CaseFailed
 from bench.peers.board import Board
 from bench.report.figures import Who
 
@@ -68,11 +68,11 @@ def parts(bench: Bench) -> list[Part]:
 
 def _after_warm_up(bench: Bench, case: Case) -> Case:
     """Not counted: the first of all pays for cold caches."""
-    warm: list[Result] = []
+    warm: list[CaseResult] = []
 
-    def run() -> Result:
+    def run() -> CaseResult:
         if not warm:
-            warm.append(drained(bench, case.who, tasks=WARM_UP))
+            warm.append(measure_drain(bench, case.who, tasks=WARM_UP))
         return case.run()
 
     return msgspec.structs.replace(case, run=run)
@@ -104,7 +104,7 @@ def _case(
 ) -> Case:
     count = _amount(who) if tasks is None else tasks
     case = {"tasks": count, "workers": workers, "tenants": tenants}
-    run = partial(drained, bench, who, tasks=count, workers=workers, tenants=tenants)
+    run = partial(measure_drain, bench, who, tasks=count, workers=workers, tenants=tenants)
     about = _about(who, count)
     return Case(question=NAME, who=who, case=case, run=run, runs=runs, about=about)
 
@@ -122,29 +122,31 @@ def _about(who: Who, tasks: int) -> float:
     return 6.0 if who.engine in RIVALS else 9.0
 
 
-def drained(bench: Bench, who: Who, *, tasks: int, workers: int = 1, tenants: int = 0) -> Result:
+def measure_drain(
+    bench: Bench, who: Who, *, tasks: int, workers: int = 1, tenants: int = 0
+) -> CaseResult:
     limit = _limit(bench, who, tasks)
-    with bench.places.open(who.store) as place, new_board(tasks) as (path, board):
-        bench.call(who, "prepare", place)
+    with bench.trial_stores.open(who.store) as trial, new_board(tasks) as (path, board):
+        bench.call(who, "prepare", trial)
         seconds = 60.0 + tasks / 500
         more = {"tenants": tenants or None}
-        bench.call(who, "submit", place, seconds=seconds, tasks=tasks, how="bulk", **more)
-        with bench.working(who, place, path, tasks, workers=workers) as crew:
+        bench.call(who, "submit", trial, seconds=seconds, tasks=tasks, how="bulk", **more)
+        with bench.working(who, trial, path, tasks, workers=workers) as crew:
             began = time.monotonic()
             while board.count_done() < tasks:
                 require_alive(crew)
                 started = board.count_started()
                 waited = time.monotonic() - began
                 if not started and waited > FIRST_START_SECONDS:
-                    raise Failed(f"no task was started within {FIRST_START_SECONDS:g} s")
+                    raise CaseFailed(f"no task was started within {FIRST_START_SECONDS:g} s")
                 if started and waited > limit:
                     break
                 time.sleep(POLL_SECONDS)
-        result = _rated(board, tasks, limit)
+        result = _result(board, tasks, limit)
         if "verify" in bench.engine(who).can and board.count_done() == tasks:
-            said = bench.call(who, "verify", place)["by_status"]
+            said = bench.call(who, "verify", trial)["by_status"]
             if said != {"COMPLETED": tasks}:
-                raise Failed(f"of {tasks} tasks the store says {said}")
+                raise CaseFailed(f"of {tasks} tasks the store says {said}")
         return result
 
 
@@ -158,16 +160,16 @@ def _limit(bench: Bench, who: Who, tasks: int) -> float:
     return LIMIT_SECONDS if who.is_ours or who.engine in RIVALS else LIMIT_OTHERS_SECONDS
 
 
-def _rated(board: Board, tasks: int, limit: float) -> Result:
+def _result(board: Board, tasks: int, limit: float) -> CaseResult:
     done, notes = board.count_done(), []
     if not done:
-        raise Failed(f"no task was done within {limit:g} s")
+        raise CaseFailed(f"no task was done within {limit:g} s")
     if done < tasks:
         notes.append(f"stopped after {limit:g} s with {done:,} of {tasks:,} done")
     twice = sum(count > 1 for count in board.dones())
     if twice:
         notes.append(f"{twice:,} tasks were done more than once")
-    return Result(values={"rate": (done / board.span_seconds(), "tasks/s")}, notes=notes)
+    return CaseResult(values={"rate": (done / board.span_seconds(), "tasks/s")}, notes=notes)
 
 
 if __name__ == "__main__":

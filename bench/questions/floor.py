@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 
 from bench.harness import bare_redis, bare_sqlite, processes
-from bench.harness.bench import Bench, Case, Result, new_board
+from bench.harness.bench import Bench, Case, CaseResult, new_board
 from bench.harness.command import ask_alone
 from bench.harness.paths import OURS as OUR_FOLDER
-from bench.harness.places import Place
 from bench.harness.plan import Part
-from bench.harness.processes import Failed, Process
+from bench.harness.processes import CaseFailed, ChildProcess
+from bench.harness.trial_stores import TrialStore
 from bench.questions.board_wait import wait_done
-from bench.questions.drain import drained
+from bench.questions.drain import measure_drain
 from bench.report.figures import FLOOR, OURS, Who
 
 NAME = "floor"
@@ -57,9 +57,9 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
             return {"workflows": self.workflows, "stages": STAGES, "at_once": AT_ONCE}
         return {"tasks": self.tasks, "how": "bulk"}
 
-    def rated(self, seconds: float, *notes: str) -> Result:
+    def result(self, seconds: float, *notes: str) -> CaseResult:
         rate = (self.amount / seconds, UNIT[self.what])
-        return Result(values={self.what: rate}, notes=list(notes))
+        return CaseResult(values={self.what: rate}, notes=list(notes))
 
 
 class Bare(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class Bare(msgspec.Struct, frozen=True, kw_only=True):
 
 def parts(bench: Bench) -> list[Part]:
     things = [Thing(what=what, store=store) for what in WHATS for store in STORES]
-    folder = bench.places.folder("holdfast-floor-")
+    folder = bench.trial_stores.folder("holdfast-floor-")
     found = [case for thing in things for case in cases(bench, thing, folder)]
     return [Part(question=NAME, what="ours and bare", cases=found)]
 
@@ -81,7 +81,7 @@ def cases(bench: Bench, thing: Thing, folder: Path) -> list[Case]:
     bares: list[Bare] = []  # made when it is first needed
     runs = {
         OURS: partial(_real, bench, thing),
-        FLOOR: partial(_replayed, bench, thing, bares, folder),
+        FLOOR: partial(_measure_replay, bench, thing, bares, folder),
     }
     return [
         Case(
@@ -96,92 +96,94 @@ def cases(bench: Bench, thing: Thing, folder: Path) -> list[Case]:
     ]
 
 
-def _real(bench: Bench, thing: Thing) -> Result:
+def _real(bench: Bench, thing: Thing) -> CaseResult:
     who = bench.ours.on(thing.store)
     if thing.what == "drain":
-        rate, _ = drained(bench, who, tasks=thing.tasks).values["rate"]
-        return thing.rated(thing.tasks / rate)
-    with bench.places.open(thing.store) as place:
-        bench.call(who, "prepare", place)
-        found = bench.call(who, thing.what, place, seconds=LIMIT_SECONDS, **thing.asked)
-    return thing.rated(found["seconds"])
+        rate, _ = measure_drain(bench, who, tasks=thing.tasks).values["rate"]
+        return thing.result(thing.tasks / rate)
+    with bench.trial_stores.open(thing.store) as trial:
+        bench.call(who, "prepare", trial)
+        found = bench.call(who, thing.what, trial, seconds=LIMIT_SECONDS, **thing.asked)
+    return thing.result(found["seconds"])
 
 
 # -- the floor
 
 
-def _replayed(bench: Bench, thing: Thing, bares: list[Bare], folder: Path) -> Result:
+def _measure_replay(bench: Bench, thing: Thing, bares: list[Bare], folder: Path) -> CaseResult:
     if not bares:
         name = f"{thing.what}-{thing.store}-{len(list(folder.iterdir()))}.db"
-        bares.append(_recorded(bench, thing, folder / name))
+        bares.append(_record(bench, thing, folder / name))
     seconds, rows = min(_replay(bench, thing, bares[0]) for _ in range(REPLAYS))
-    return thing.rated(seconds, _note(bares[0], thing, rows))
+    return thing.result(seconds, _note(bares[0], thing, rows))
 
 
 def _replay(bench: Bench, thing: Thing, bare: Bare) -> tuple[float, int]:
     """Seconds, and on SQLite the rows that were changed."""
     rows = 0
-    with bench.places.open(thing.store) as place:
+    with bench.trial_stores.open(thing.store) as trial:
         if thing.store == "redis":
-            seconds = bare_redis.replayed_seconds(bare.what, place.url)
+            seconds = bare_redis.replayed_seconds(bare.what, trial.url)
         else:
-            seconds, rows = bare_sqlite.replayed(bare.what, _file(place))
-        said = bench.call(bench.ours.on(thing.store), "verify", place)["by_status"]
+            seconds, rows = bare_sqlite.replay(bare.what, _file(trial))
+        said = bench.call(bench.ours.on(thing.store), "verify", trial)["by_status"]
     if said != bare.statuses:
-        raise Failed(f"after the replay the store says {said}, not {bare.statuses}")
+        raise CaseFailed(f"after the replay the store says {said}, not {bare.statuses}")
     return seconds, rows
 
 
-def _recorded(bench: Bench, thing: Thing, kept: Path) -> Bare:
+def _record(bench: Bench, thing: Thing, kept: Path) -> Bare:
     who = bench.ours.on(thing.store)
-    with bench.places.open(thing.store) as place:
-        bench.call(who, "prepare", place)
+    with bench.trial_stores.open(thing.store) as trial:
+        bench.call(who, "prepare", trial)
         if thing.what == "drain":
-            bench.call(who, "submit", place, **thing.asked)
+            bench.call(who, "submit", trial, **thing.asked)
         if thing.store == "redis":
-            found: Any = _commands(bench, thing, place)
+            found: Any = _commands(bench, thing, trial)
         else:
-            found = _statements(bench, thing, place, kept)
-        said = bench.call(who, "verify", place)["by_status"]
+            found = _statements(bench, thing, trial, kept)
+        said = bench.call(who, "verify", trial)["by_status"]
     return Bare(what=found, statuses=said)
 
 
-def _commands(bench: Bench, thing: Thing, place: Place) -> bare_redis.Commands:
-    assert place.redis is not None
-    start = bare_redis.noted(place.redis)
-    _run(bench, thing, place, "adapter.py", {})
-    end = bare_redis.noted(place.redis)
-    return bare_redis.commands_of(place.redis, (start, end))
+def _commands(bench: Bench, thing: Thing, trial: TrialStore) -> bare_redis.RecordedCommands:
+    assert trial.redis is not None
+    start = bare_redis.count_noted_bytes(trial.redis)
+    _run(bench, thing, trial, "adapter.py", {})
+    end = bare_redis.count_noted_bytes(trial.redis)
+    return bare_redis.commands_of(trial.redis, (start, end))
 
 
-def _statements(bench: Bench, thing: Thing, place: Place, kept: Path) -> bare_sqlite.Statements:
-    shutil.copy(_file(place), kept)
+def _statements(
+    bench: Bench, thing: Thing, trial: TrialStore, kept: Path
+) -> bare_sqlite.Statements:
+    shutil.copy(_file(trial), kept)
     record = kept.with_suffix(".record")
-    _run(bench, thing, place, "recorder.py", {"FLOOR_RECORD": str(record)})
+    _run(bench, thing, trial, "recorder.py", {"FLOOR_RECORD": str(record)})
     return bare_sqlite.statements_of(kept, record)
 
 
-def _run(bench: Bench, thing: Thing, place: Place, script: str, extra: dict[str, str]) -> None:
+def _run(bench: Bench, thing: Thing, trial: TrialStore, script: str, extra: dict[str, str]) -> None:
     """What is recorded, once, by the engine itself."""
     engine = msgspec.structs.replace(bench.ours, script=OUR_FOLDER / script)
     if thing.what != "drain":
-        command = engine.command(thing.what, url=place.url, **thing.asked)
+        command = engine.command(thing.what, url=trial.url, **thing.asked)
         processes.call(command, seconds=LIMIT_SECONDS, extra=extra)
         return
     with new_board(thing.tasks) as (path, board):
-        command = engine.command("work", url=place.url, board=path, size=thing.tasks)
-        with Process(command, extra=extra) as worker:
+        command = engine.command("work", url=trial.url, board=path, size=thing.tasks)
+        with ChildProcess(command, extra=extra) as worker:
             wait_done(board, [worker], seconds=LIMIT_SECONDS)
             worker.stop()
 
 
-def _file(place: Place) -> Path:
-    return Path(place.url.removeprefix("sqlite:///"))
+def _file(trial: TrialStore) -> Path:
+    return Path(trial.url.removeprefix("sqlite:///"))
 
 
 def _note(bare: Bare, thing: Thing, rows: int) -> str:
     what, of = thing.what, "stage" if thing.what == "stages" else "task"
-    if isinstance(bare.what, bare_redis.Commands):
+    if isinstance(bare.what, bare_redis.RecordedCommands):
         commands, size = len(bare.what.timed) / thing.amount, bare.what.timed_bytes / thing.amount
         return f"{what}: {commands:.2f} commands and {size:,.0f} bytes a {of}"
     transactions = len(bare.what.transactions)

@@ -13,9 +13,9 @@ import asyncio
 import time
 from contextlib import AsyncExitStack
 
-from bench.harness.bench import Bench, Case, Result
+from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
-from bench.harness.load import Hand, opened
+from bench.harness.load import BatchWorker, open_batch_worker
 from bench.harness.plan import Part
 from bench.report.figures import Who
 
@@ -37,19 +37,19 @@ def parts(bench: Bench) -> list[Part]:
 def _part(bench: Bench, store: str) -> Part:
     who = bench.ours.on(store)
 
-    def run() -> Result:
+    def run() -> CaseResult:
         seconds = min(LIMIT_SECONDS, bench.seconds_left)
-        return asyncio.run(_grown(bench, who, time.monotonic() + seconds))
+        return asyncio.run(_measure_growth(bench, who, time.monotonic() + seconds))
 
     about = ABOUT_SECONDS[bench.quick]
     case = Case(question=NAME, who=who, case={}, run=run, runs=1, about=about)
     return Part(question=NAME, what=store, cases=[case])
 
 
-async def _grown(bench: Bench, who: Who, ends_at: float) -> Result:
+async def _measure_growth(bench: Bench, who: Who, ends_at: float) -> CaseResult:
     sizes = SIZES[bench.quick]
     async with AsyncExitStack() as stack:
-        many, few, fresh = [await _opened(stack, bench, who.store) for _ in range(3)]
+        many, few, fresh = [await _open_worker(stack, bench, who.store) for _ in range(3)]
         await few.insert(FEW)
         waiting = 0
         for size in sizes:
@@ -60,15 +60,15 @@ async def _grown(bench: Bench, who: Who, ends_at: float) -> Result:
         await _settle(many, waiting, ends_at)
         await fresh.insert(FEW)
         _note(bench, who, {"settled": waiting}, await _in_turn(fresh, many))
-    return Result(values={})
+    return CaseResult(values={})
 
 
-async def _opened(stack: AsyncExitStack, bench: Bench, store: str) -> Hand:
-    place = stack.enter_context(bench.places.open(store))
-    return await stack.enter_async_context(opened(place.url))
+async def _open_worker(stack: AsyncExitStack, bench: Bench, store: str) -> BatchWorker:
+    trial = stack.enter_context(bench.trial_stores.open(store))
+    return await stack.enter_async_context(open_batch_worker(trial.url))
 
 
-async def _in_turn(few: Hand, many: Hand) -> tuple[list[float], list[float]]:
+async def _in_turn(few: BatchWorker, many: BatchWorker) -> tuple[list[float], list[float]]:
     """Rates of the one and of the other; the number that waits stays."""
     rates: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
@@ -78,13 +78,13 @@ async def _in_turn(few: Hand, many: Hand) -> tuple[list[float], list[float]]:
     return rates
 
 
-async def _fill(hand: Hand, tasks: int, ends_at: float) -> None:
+async def _fill(hand: BatchWorker, tasks: int, ends_at: float) -> None:
     for done in range(0, tasks, STEP):
         _check(ends_at)
         await hand.insert(min(STEP, tasks - done))
 
 
-async def _settle(hand: Hand, tasks: int, ends_at: float) -> None:
+async def _settle(hand: BatchWorker, tasks: int, ends_at: float) -> None:
     for done in range(0, tasks, STEP):
         _check(ends_at)
         await hand.end(min(STEP, tasks - done))

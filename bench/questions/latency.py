@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from bench.harness.bench import Bench, Case, Result, clear, new_board
+from bench.harness.bench import Bench, Case, CaseResult, clear, new_board
 from bench.harness.command import ask_alone
-from bench.harness.places import Place
 from bench.harness.plan import Part
-from bench.harness.processes import Process
+from bench.harness.processes import ChildProcess
+from bench.harness.trial_stores import TrialStore
 from bench.peers.board import Board
 from bench.questions.board_wait import wait_done
 from bench.report.figures import Who
@@ -45,21 +45,21 @@ def _case(bench: Bench, who: Who) -> Case:
         question=NAME,
         who=who,
         case={"samples": SAMPLES[who.settings]},
-        run=partial(waited, bench, who),
+        run=partial(measure_latency, bench, who),
         runs=1 if once else None,
         main=("start_p50", "ms"),
         about=10.0 if who.engine in SLOW else 3.5,
     )
 
 
-def waited(bench: Bench, who: Who) -> Result:
+def measure_latency(bench: Bench, who: Who) -> CaseResult:
     samples = SAMPLES[who.settings]
-    with bench.places.open(who.store) as place, new_board(samples) as (path, board):
-        bench.call(who, "prepare", place)
-        with bench.working(who, place, path, samples) as crew:
-            _warm_up(bench, who, place, board, crew)
+    with bench.trial_stores.open(who.store) as trial, new_board(samples) as (path, board):
+        bench.call(who, "prepare", trial)
+        with bench.working(who, trial, path, samples) as crew:
+            _warm_up(bench, who, trial, board, crew)
             clear(path, samples)
-            found = _asked(bench, who, place, path, samples)
+            found = _request_latencies(bench, who, trial, path, samples)
     values = {}
     for name, key in (("start", "start_ms"), ("result", "result_ms")):
         if millis := sorted(found.get(key) or ()):
@@ -67,19 +67,21 @@ def waited(bench: Bench, who: Who) -> Result:
             if len(millis) >= LEAST_FOR_P99:
                 values[f"{name}_p99"] = (at(millis, 0.99), "ms")
     notes = [SQLITE_NOTE] if who.is_ours and who.store == "sqlite" else []
-    return Result(values=values, notes=notes)
+    return CaseResult(values=values, notes=notes)
 
 
-def _warm_up(bench: Bench, who: Who, place: Place, board: Board, crew: list[Process]) -> None:
-    bench.call(who, "submit", place, how="one", tasks=WARM_UP)
+def _warm_up(
+    bench: Bench, who: Who, trial: TrialStore, board: Board, crew: list[ChildProcess]
+) -> None:
+    bench.call(who, "submit", trial, how="one", tasks=WARM_UP)
     wait_done(board, crew, seconds=WARM_UP_SECONDS, tasks=WARM_UP)
 
 
-def _asked(
-    bench: Bench, who: Who, place: Place, path: Path, samples: int
+def _request_latencies(
+    bench: Bench, who: Who, trial: TrialStore, path: Path, samples: int
 ) -> dict[str, list[float] | None]:
     return bench.call(
-        who, "latency", place, seconds=LIMIT_SECONDS, board=path, size=samples, samples=samples
+        who, "latency", trial, seconds=LIMIT_SECONDS, board=path, size=samples, samples=samples
     )
 
 

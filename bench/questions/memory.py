@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from bench.harness.bench import Bench, Case, Result, new_board, require_alive
+from bench.harness.bench import Bench, Case, CaseResult, new_board, require_alive
 from bench.harness.command import ask_alone
-from bench.harness.places import Place
 from bench.harness.plan import Part
-from bench.harness.processes import Process, resident_kb
+from bench.harness.processes import ChildProcess, resident_kb
+from bench.harness.trial_stores import TrialStore
 from bench.peers.board import Board
 from bench.report.figures import Who
 
@@ -31,7 +31,7 @@ def parts(bench: Bench) -> list[Part]:
             question=NAME,
             who=who,
             case={"tasks": _tasks(who)},
-            run=partial(weighed, bench, who),
+            run=partial(measure_memory, bench, who),
             runs=1,
             main=("worker_load", "MB"),
             about=8.0,
@@ -45,30 +45,30 @@ def _tasks(who: Who) -> int:
     return FEWER.get(who.engine, TASKS)
 
 
-def weighed(bench: Bench, who: Who) -> Result:
+def measure_memory(bench: Bench, who: Who) -> CaseResult:
     values: dict[str, tuple[float, str]] = {}
     tasks = _tasks(who)
-    with bench.places.open(who.store) as place, new_board(tasks) as (path, board):
-        bench.call(who, "prepare", place)
-        with bench.working(who, place, path, tasks) as crew:
+    with bench.trial_stores.open(who.store) as trial, new_board(tasks) as (path, board):
+        bench.call(who, "prepare", trial)
+        with bench.working(who, trial, path, tasks) as crew:
             time.sleep(IDLE_SECONDS)
             require_alive(crew)
             if kilobytes := resident_kb(crew[0].pid):
                 values["worker_idle"] = (kilobytes / 1024, "MB")
-        before = _redis_bytes(place)
-        bench.call(who, "submit", place, tasks=tasks, how="bulk")
-        waiting = _redis_bytes(place)
-        with bench.working(who, place, path, tasks) as crew:
+        before = _redis_bytes(trial)
+        bench.call(who, "submit", trial, tasks=tasks, how="bulk")
+        waiting = _redis_bytes(trial)
+        with bench.working(who, trial, path, tasks) as crew:
             if kilobytes := _most(crew[0], board):
                 values["worker_load"] = (kilobytes / 1024, "MB")
-        after = _redis_bytes(place)
+        after = _redis_bytes(trial)
     if waiting:
         values["redis_waiting"] = ((waiting - before) / tasks, "bytes/task")
         values["redis_done"] = ((after - before) / tasks, "bytes/task")
-    return Result(values=values)
+    return CaseResult(values=values)
 
 
-def _most(worker: Process, board: Board) -> int:
+def _most(worker: ChildProcess, board: Board) -> int:
     most, ends_at = 0, time.monotonic() + LOAD_SECONDS
     while board.count_done() < board.size and time.monotonic() < ends_at:
         require_alive([worker])
@@ -77,10 +77,10 @@ def _most(worker: Process, board: Board) -> int:
     return max(most, resident_kb(worker.pid))
 
 
-def _redis_bytes(place: Place) -> int:
-    if place.redis is None:
+def _redis_bytes(trial: TrialStore) -> int:
+    if trial.redis is None:
         return 0
-    with place.redis.client() as client:
+    with trial.redis.client() as client:
         return int(client.info("memory")["used_memory_dataset"])
 
 

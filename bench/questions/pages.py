@@ -18,13 +18,13 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from bench.harness.bench import Bench, Case, Result
+from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
-from bench.harness.load import opened
+from bench.harness.load import open_batch_worker
 from bench.harness.loop import run
-from bench.harness.places import Place
 from bench.harness.plan import Part
-from bench.harness.processes import Failed
+from bench.harness.processes import CaseFailed
+from bench.harness.trial_stores import TrialStore
 from bench.questions.page_filler import PLAN, QUEUES, TENANTS, TYPES, Filled, Filler
 from bench.questions.service import Serving, serving
 from bench.questions.service_load import share
@@ -52,38 +52,38 @@ def parts(bench: Bench) -> list[Part]:
 def _part(bench: Bench, store: str) -> Part:
     who = bench.ours.on(store)
 
-    def ask() -> Result:
+    def ask() -> CaseResult:
         ends_at = time.monotonic() + min(LIMIT_SECONDS, bench.seconds_left)
-        with bench.places.open(store) as place:
-            return run(_asked(bench, who, place, ends_at))
+        with bench.trial_stores.open(store) as trial:
+            return run(_measure_pages(bench, who, trial, ends_at))
 
     about = ABOUT_SECONDS[bench.quick]
     case = Case(question=NAME, who=who, case={}, run=ask, runs=1, about=about)
     return Part(question=NAME, what=store, cases=[case])
 
 
-async def _asked(bench: Bench, who: Who, place: Place, ends_at: float) -> Result:
+async def _measure_pages(bench: Bench, who: Who, trial: TrialStore, ends_at: float) -> CaseResult:
     def go_on() -> None:
         if time.monotonic() > ends_at:
             raise TimeoutError("the time for it was over before so many tasks were there")
 
-    async with opened(place.url) as hand:
+    async with open_batch_worker(trial.url) as hand:
         filled = await Filler(hand.store).fill(SETTLED[bench.quick], go_on)
         asker = Asker(hand.store, filled)
         for kind, ask in asker.kinds().items():
-            note(bench, who, kind, await timed(ask, TIMES[bench.quick]))
-    with serving(place) as service:
+            note(bench, who, kind, await time_calls(ask, TIMES[bench.quick]))
+    with serving(trial) as service:
         for kind, query in OVER_HTTP.items():
             note(bench, who, f"HTTP: {kind}", over_http(service, query, TIMES[bench.quick]))
-    return Result(values={})
+    return CaseResult(values={})
 
 
-class Felt(msgspec.Struct, frozen=True, kw_only=True):
+class PageTimes(msgspec.Struct, frozen=True, kw_only=True):
     seconds: list[float]
     tasks: list[int]
 
 
-def note(bench: Bench, who: Who, kind: str, felt: Felt) -> None:
+def note(bench: Bench, who: Who, kind: str, felt: PageTimes) -> None:
     ordered = sorted(felt.seconds)
     values = {
         "p50": (share(ordered, 0.5) * 1000, "ms"),
@@ -96,13 +96,13 @@ def note(bench: Bench, who: Who, kind: str, felt: Felt) -> None:
         bench.book.figure(NAME, who, case, measure, unit).values.append(value)
 
 
-async def timed(ask: Ask, times: int) -> Felt:
+async def time_calls(ask: Ask, times: int) -> PageTimes:
     seconds, tasks = list[float](), list[int]()
     for _ in range(times):
         begun = time.perf_counter()
         tasks.append(await ask())
         seconds.append(time.perf_counter() - begun)
-    return Felt(seconds=seconds, tasks=tasks)
+    return PageTimes(seconds=seconds, tasks=tasks)
 
 
 # -- through the port
@@ -197,7 +197,7 @@ OVER_HTTP: dict[str, dict[str, str]] = {
 }
 
 
-def over_http(service: Serving, query: dict[str, str], times: int) -> Felt:
+def over_http(service: Serving, query: dict[str, str], times: int) -> PageTimes:
     """On one connection, kept alive."""
     seconds, tasks = list[float](), list[int]()
     parts, path = urlsplit(service.url), f"/api/tasks?{urlencode(query)}"
@@ -210,11 +210,11 @@ def over_http(service: Serving, query: dict[str, str], times: int) -> Felt:
             body = answer.read()
             seconds.append(time.perf_counter() - begun)
             if answer.status != 200:
-                raise Failed(f"{path}: {answer.status}")
+                raise CaseFailed(f"{path}: {answer.status}")
             tasks.append(len(msgspec.json.decode(body)["tasks"]))
     finally:
         line.close()
-    return Felt(seconds=seconds, tasks=tasks)
+    return PageTimes(seconds=seconds, tasks=tasks)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ import statistics
 import time
 from functools import partial
 
-from bench.harness.bench import Bench, Case, Result
+from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
 from bench.harness.loop import run
 from bench.harness.plan import Part
-from bench.harness.processes import Failed
+from bench.harness.processes import CaseFailed
 from bench.report.figures import Who
 from holdfast import Context, Holdfast
 from holdfast.domain.plan.plan import PlanStatus
@@ -49,12 +49,12 @@ def parts(bench: Bench) -> list[Part]:
     return [Part(question=NAME, what="ours", cases=cases)]
 
 
-def _both(bench: Bench, who: Who, tasks: int, slots: int) -> Result:
-    with bench.places.open(who.store) as place:
-        plain = run(drained(place.url, tasks))
-    with bench.places.open(who.store) as place:
-        found = run(planned(place.url, tasks, slots))
-    return Result(values={**found.values, "plain": (tasks / plain, "tasks/s")})
+def _both(bench: Bench, who: Who, tasks: int, slots: int) -> CaseResult:
+    with bench.trial_stores.open(who.store) as trial:
+        plain = run(drain_plain(trial.url, tasks))
+    with bench.trial_stores.open(who.store) as trial:
+        found = run(measure_plan(trial.url, tasks, slots))
+    return CaseResult(values={**found.values, "plain": (tasks / plain, "tasks/s")})
 
 
 class Counted:
@@ -71,7 +71,7 @@ class Counted:
             self.all_done.set()
 
 
-async def drained(url: str, tasks: int) -> float:
+async def drain_plain(url: str, tasks: int) -> float:
     """Seconds for the tasks alone."""
     counted = Counted(url, tasks)
     async with counted.app:
@@ -83,7 +83,7 @@ async def drained(url: str, tasks: int) -> float:
             return time.perf_counter() - begun
 
 
-async def planned(url: str, tasks: int, slots: int) -> Result:
+async def measure_plan(url: str, tasks: int, slots: int) -> CaseResult:
     counted = Counted(url, tasks)
     app = counted.app
     async with app:
@@ -95,10 +95,10 @@ async def planned(url: str, tasks: int, slots: int) -> Result:
             info = await plan.wait(timeout=LIMIT_SECONDS)
             ended = time.perf_counter()
         if info.status is not PlanStatus.COMPLETED or not counted.all_done.is_set():
-            raise Failed(f"the plan is {info.status}, {info.progress:.0%} of it done")
+            raise CaseFailed(f"the plan is {info.status}, {info.progress:.0%} of it done")
         infos = [await _seconds_of_info(app) for _ in range(INFOS)]
         openings = [await _seconds_of_opening(app) for _ in range(OPENINGS)]
-    return Result(
+    return CaseResult(
         values={
             "made": (made - begun, "s"),
             "completed": (ended - made, "s"),

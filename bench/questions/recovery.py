@@ -19,10 +19,10 @@ from threading import BoundedSemaphore
 from typing import Any
 
 from bench.harness import processes
-from bench.harness.bench import Bench, Case, Result, new_board, require_alive
+from bench.harness.bench import Bench, Case, CaseResult, new_board, require_alive
 from bench.harness.command import ask_alone
 from bench.harness.plan import Part
-from bench.harness.processes import Failed, Process
+from bench.harness.processes import CaseFailed, ChildProcess
 from bench.peers.board import Board
 from bench.report.figures import Who
 
@@ -63,14 +63,14 @@ class _SideBySide:
         self._bench, self._asked = bench, asked
         self.limit = LIMIT_SECONDS[bench.quick]
         self._starting = BoundedSemaphore(STARTING)
-        self._begun: dict[Who, Future[Result]] = {}
+        self._begun: dict[Who, Future[CaseResult]] = {}
 
     @property
     def seconds(self) -> float:
         """When everybody uses up the limit."""
         return len(self._asked) / STARTING * START_ABOUT_SECONDS + self.limit + AROUND_SECONDS
 
-    def result(self, who: Who) -> Result:
+    def result(self, who: Who) -> CaseResult:
         if not self._begun:
             self._pool = ThreadPoolExecutor(len(self._asked))
             self._begun = {one: self._pool.submit(self._run, one) for one in self._asked}
@@ -83,31 +83,31 @@ class _SideBySide:
             processes.end_all()
             raise
 
-    def _run(self, who: Who) -> Result:
-        return recovered(self._bench, who, self.limit, self._starting)
+    def _run(self, who: Who) -> CaseResult:
+        return measure_recovery(self._bench, who, self.limit, self._starting)
 
 
-def recovered(
+def measure_recovery(
     bench: Bench, who: Who, limit: float, starting: AbstractContextManager[object]
-) -> Result:
+) -> CaseResult:
     hold: dict[str, Any] = {"slots": TASKS, "hold_seconds": HOLD_SECONDS, "task": "hold"}
-    with bench.places.open(who.store, apart=True) as place, new_board(TASKS) as (path, board):
+    with bench.trial_stores.open(who.store, apart=True) as trial, new_board(TASKS) as (path, board):
         with starting:
-            bench.call(who, "prepare", place)
-            bench.call(who, "submit", place, tasks=TASKS, how="bulk", **hold)
-            with bench.start_worker(who, place, path, TASKS, **hold) as first:
+            bench.call(who, "prepare", trial)
+            bench.call(who, "submit", trial, tasks=TASKS, how="bulk", **hold)
+            with bench.start_worker(who, trial, path, TASKS, **hold) as first:
                 _wait_in_flight(board, first)
                 first.kill()
         killed_at = time.monotonic_ns()
         in_flight = {n for n in range(TASKS) if board.started_at(n) and not board.done_at(n)}
-        with bench.working(who, place, path, TASKS, **hold) as crew:
+        with bench.working(who, trial, path, TASKS, **hold) as crew:
             _wait_done(board, crew, limit)
-        result = _counted(board, in_flight, killed_at, limit)
+        result = _count_outcomes(board, in_flight, killed_at, limit)
         own = bench.engine(who).settings["plain"]
-        return Result(values=result.values, notes=[*result.notes, f"by its settings: {own}"])
+        return CaseResult(values=result.values, notes=[*result.notes, f"by its settings: {own}"])
 
 
-def _wait_in_flight(board: Board, worker: Process) -> None:
+def _wait_in_flight(board: Board, worker: ChildProcess) -> None:
     ends_at, first_at = time.monotonic() + START_SECONDS, None
     while (started := board.count_started()) < TASKS:
         require_alive([worker])
@@ -117,11 +117,11 @@ def _wait_in_flight(board: Board, worker: Process) -> None:
         if first_at is not None and now > first_at + FLIGHT_SECONDS:
             return
         if first_at is None and now > ends_at:
-            raise Failed(f"no task was started within {START_SECONDS:g} s")
+            raise CaseFailed(f"no task was started within {START_SECONDS:g} s")
         time.sleep(POLL_SECONDS)
 
 
-def _wait_done(board: Board, crew: list[Process], limit: float) -> None:
+def _wait_done(board: Board, crew: list[ChildProcess], limit: float) -> None:
     ends_at = time.monotonic() + limit
     while board.count_done() < TASKS and time.monotonic() < ends_at:
         require_alive(crew)
@@ -129,7 +129,7 @@ def _wait_done(board: Board, crew: list[Process], limit: float) -> None:
     time.sleep(HOLD_SECONDS + 1)  # whatever runs a second time may come to its end
 
 
-def _counted(board: Board, in_flight: set[int], killed_at: int, limit: float) -> Result:
+def _count_outcomes(board: Board, in_flight: set[int], killed_at: int, limit: float) -> CaseResult:
     not_done = {number for number in range(TASKS) if not board.done_at(number)}
     twice = sum(count > 1 for count in board.dones())
     values = {
@@ -139,10 +139,10 @@ def _counted(board: Board, in_flight: set[int], killed_at: int, limit: float) ->
         "done_twice": (float(twice), "tasks"),
     }
     if not_done:
-        return Result(values=values, notes=[f"counted after {limit:g} s"])
+        return CaseResult(values=values, notes=[f"counted after {limit:g} s"])
     last = max(board.done_at(number) or 0 for number in range(TASKS))
     values["seconds"] = ((last - killed_at) / 1e9, "s")
-    return Result(values=values)
+    return CaseResult(values=values)
 
 
 if __name__ == "__main__":

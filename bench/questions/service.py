@@ -19,14 +19,14 @@ from typing import Any
 import msgspec
 
 from bench.harness import processes
-from bench.harness.bench import Bench, Case, Result
+from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
 from bench.harness.loop import run
 from bench.harness.paths import PYTHON
-from bench.harness.places import Place
 from bench.harness.plan import Part
-from bench.harness.processes import Failed, Process
-from bench.questions.service_load import Felt, Load
+from bench.harness.processes import CaseFailed, ChildProcess
+from bench.harness.trial_stores import TrialStore
+from bench.questions.service_load import LoadTimes, ServiceLoad
 from holdfast import Holdfast
 from holdfast.server.auth import tokens as tk
 from verify.servers.poll import NotInTime, until
@@ -46,7 +46,7 @@ READY_SECONDS = 120.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class LoadCase(msgspec.Struct, frozen=True, kw_only=True):
     rate: int  # requests a second
     batch: int = 1  # tasks in a request
     workers: int = 0  # processes that do the tasks meanwhile
@@ -56,37 +56,39 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parts(bench: Bench) -> list[Part]:
-    goal = Asked(rate=GOAL_RATE)
-    others = [Asked(rate=rate) for rate in RATES if rate != GOAL_RATE]
-    others += [Asked(rate=rate, batch=BATCH) for rate in BATCH_RATES]
-    others += [Asked(rate=rate, workers=1) for rate in WITH_WORKER]
+    goal = LoadCase(rate=GOAL_RATE)
+    others = [LoadCase(rate=rate) for rate in RATES if rate != GOAL_RATE]
+    others += [LoadCase(rate=rate, batch=BATCH) for rate in BATCH_RATES]
+    others += [LoadCase(rate=rate, workers=1) for rate in WITH_WORKER]
     return [
         Part(question=NAME, what="goal", cases=[_case(bench, goal, None)]),
         Part(question=NAME, what="rest", cases=[_case(bench, one, 1) for one in others]),
     ]
 
 
-def _case(bench: Bench, asked: Asked, runs: int | None) -> Case:
+def _case(bench: Bench, asked: LoadCase, runs: int | None) -> Case:
     seconds = SECONDS[bench.quick]
     return Case(
         question=NAME,
         who=bench.ours.on(STORE),
         case=asked.case(),
-        run=partial(_borne, bench, asked, seconds),
+        run=partial(_measure_case, bench, asked, seconds),
         runs=runs,
         main=("p99", "ms"),
         about=seconds + 5.0,
     )
 
 
-def _borne(bench: Bench, asked: Asked, seconds: float) -> Result:
-    with bench.places.open(STORE) as place:
-        return borne(place, asked, seconds)
+def _measure_case(bench: Bench, asked: LoadCase, seconds: float) -> CaseResult:
+    with bench.trial_stores.open(STORE) as trial:
+        return measure_service(trial, asked, seconds)
 
 
-def borne(place: Place, asked: Asked, seconds: float, connections: int = CONNECTIONS) -> Result:
-    with serving(place, workers=asked.workers) as service:
-        load = Load(
+def measure_service(
+    trial: TrialStore, asked: LoadCase, seconds: float, connections: int = CONNECTIONS
+) -> CaseResult:
+    with serving(trial, workers=asked.workers) as service:
+        load = ServiceLoad(
             url=service.url,
             token=service.token,
             rate=asked.rate,
@@ -94,19 +96,19 @@ def borne(place: Place, asked: Asked, seconds: float, connections: int = CONNECT
             connections=min(connections, asked.rate),
             batch=asked.batch,
         )
-        warm = laid(msgspec.structs.replace(load, **WARM))
-        before = service.cpu_seconds(), _cpu_of_server(place)
-        felt = laid(load)
-        after = service.cpu_seconds(), _cpu_of_server(place)
-    kept = run(count(place.url))
+        warm = run_load(msgspec.structs.replace(load, **WARM))
+        before = service.cpu_seconds(), _cpu_of_server(trial)
+        felt = run_load(load)
+        after = service.cpu_seconds(), _cpu_of_server(trial)
+    kept = run(count(trial.url))
     accepted = (warm.accepted + felt.accepted) * asked.batch
     if kept != accepted:
-        raise Failed(f"{accepted} tasks were accepted, and the store has {kept}")
+        raise CaseFailed(f"{accepted} tasks were accepted, and the store has {kept}")
     own, servers = (1e6 * (b - a) / felt.asked for a, b in zip(before, after, strict=True))
-    return Result(values=_values(felt) | {"cpu": (own, "µs"), "redis_cpu": (servers, "µs")})
+    return CaseResult(values=_values(felt) | {"cpu": (own, "µs"), "redis_cpu": (servers, "µs")})
 
 
-def _values(felt: Felt) -> dict[str, tuple[float, str]]:
+def _values(felt: LoadTimes) -> dict[str, tuple[float, str]]:
     return {
         "reached": (felt.asked / felt.took_seconds, "requests/s"),
         "p50": (felt.p50_ms, "ms"),
@@ -116,10 +118,10 @@ def _values(felt: Felt) -> dict[str, tuple[float, str]]:
     }
 
 
-def laid(load: Load) -> Felt:
+def run_load(load: ServiceLoad) -> LoadTimes:
     words = [str(PYTHON), "-m", "bench.questions.service_load"]
     words += [msgspec.json.encode(load).decode()]
-    return msgspec.convert(processes.call(words, seconds=2 * load.seconds + 60.0), Felt)
+    return msgspec.convert(processes.call(words, seconds=2 * load.seconds + 60.0), LoadTimes)
 
 
 async def count(url: str) -> int:
@@ -141,14 +143,14 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def serving(place: Place, *, workers: int = 0) -> Iterator[Serving]:
+def serving(trial: TrialStore, *, workers: int = 0) -> Iterator[Serving]:
     """As people start it: a process for the service, and one for the workers."""
     with TemporaryDirectory(prefix="holdfast-bench-") as folder:
         path = Path(folder) / "tokens.json"
         token, text = tk.make("bench", tk.Role.ADMIN, rate=NO_LIMIT)
         tk.write(path, [token])
         extra = {
-            "HOLDFAST_STORE": place.url,
+            "HOLDFAST_STORE": trial.url,
             "HOLDFAST_TOKENS": str(path),
             "HOLDFAST_LOG": "json",
             "HOLDFAST_STOP_DELAY": "0",
@@ -156,21 +158,21 @@ def serving(place: Place, *, workers: int = 0) -> Iterator[Serving]:
         command = [str(PYTHON), "-m", "holdfast", "serve", APP, "--no-workers", "--port", "0"]
         if workers:
             command += ["--processes", str(workers)]
-        with Process(command, extra=extra) as process:
+        with ChildProcess(command, extra=extra) as process:
             try:
                 url = until(lambda: _address(process), "the service listens", seconds=READY_SECONDS)
             except NotInTime as error:
-                raise Failed(f"{error}; {process.complaint()}") from error
+                raise CaseFailed(f"{error}; {process.complaint()}") from error
             yield Serving(process=process, url=url, token=text)
             process.stop()
 
 
-def _address(process: Process) -> str:
+def _address(process: ChildProcess) -> str:
     if not process.alive:
-        raise Failed(f"the service ended by itself; {process.complaint()}")
+        raise CaseFailed(f"the service ended by itself; {process.complaint()}")
     try:
         return str(process.answer()["url"])
-    except Failed:
+    except CaseFailed:
         return ""  # not yet
 
 
@@ -183,8 +185,8 @@ def cpu_seconds(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / TICKS
 
 
-def _cpu_of_server(place: Place) -> float:
-    return 0.0 if place.redis is None else cpu_seconds(place.redis.pid)
+def _cpu_of_server(trial: TrialStore) -> float:
+    return 0.0 if trial.redis is None else cpu_seconds(trial.redis.pid)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ LATE_SECONDS = 30.0  # without an answer for so long, the load is given up
 ACCEPTED = 202
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceLoad(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     token: str
     rate: float  # requests a second, on all connections
@@ -36,7 +36,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 1  # tasks in a request
 
 
-class Felt(msgspec.Struct, frozen=True, kw_only=True):
+class LoadTimes(msgspec.Struct, frozen=True, kw_only=True):
     """What the callers felt."""
 
     asked: int
@@ -49,7 +49,7 @@ class Felt(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float  # of the load itself
 
 
-def request_of(load: Load) -> bytes:
+def request_of(load: ServiceLoad) -> bytes:
     works = [{"type": TYPE, "payload": number} for number in range(load.batch)]
     body = msgspec.json.encode({"tasks": works})
     head = [
@@ -62,7 +62,7 @@ def request_of(load: Load) -> bytes:
     return "\r\n".join([*head, "", ""]).encode() + body
 
 
-async def laid(load: Load) -> Felt:
+async def send_requests(load: ServiceLoad) -> LoadTimes:
     """Each connection asks in its turn."""
     begun = time.perf_counter()
     lines = [_line(load, number, begun) for number in range(load.connections)]
@@ -71,7 +71,7 @@ async def laid(load: Load) -> Felt:
     latencies = sorted(latency for latency, _ in every)
     statuses = Counter(status for _, status in every)
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return Felt(
+    return LoadTimes(
         asked=len(every),
         accepted=statuses[ACCEPTED],
         took_seconds=took,
@@ -87,7 +87,7 @@ def share(ordered: Sequence[float], part: float) -> float:
     return ordered[math.ceil(part * len(ordered)) - 1]
 
 
-async def _line(load: Load, number: int, begun: float) -> list[tuple[float, int]]:
+async def _line(load: ServiceLoad, number: int, begun: float) -> list[tuple[float, int]]:
     """One connection, kept alive; latency and status of each of its requests."""
     parts, request = urlsplit(load.url), request_of(load)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
@@ -117,8 +117,8 @@ def main() -> None:
     """The load, as JSON, is the only argument."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("load")
-    load = msgspec.json.decode(parser.parse_args().load, type=Load)
-    print(json.dumps(msgspec.to_builtins(run(laid(load)))))
+    load = msgspec.json.decode(parser.parse_args().load, type=ServiceLoad)
+    print(json.dumps(msgspec.to_builtins(run(send_requests(load)))))
 
 
 if __name__ == "__main__":

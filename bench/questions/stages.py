@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from bench.harness.bench import Bench, Case, Result
+from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
 from bench.harness.plan import Part
 from bench.report.figures import Who
@@ -20,7 +20,7 @@ NAME = "stages"
 LIMIT_SECONDS = 60.0
 
 
-class Amount(msgspec.Struct, frozen=True, kw_only=True):
+class StageAmount(msgspec.Struct, frozen=True, kw_only=True):
     stages: int
     at_once: int
     ours: int  # workflows
@@ -28,10 +28,10 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 AMOUNTS = (
-    Amount(stages=5, at_once=50, ours=2000, peers=200),
-    Amount(stages=5, at_once=1, ours=300, peers=50),
-    Amount(stages=5, at_once=500, ours=2000, peers=500),
-    Amount(stages=50, at_once=50, ours=200, peers=20),
+    StageAmount(stages=5, at_once=50, ours=2000, peers=200),
+    StageAmount(stages=5, at_once=1, ours=300, peers=50),
+    StageAmount(stages=5, at_once=500, ours=2000, peers=500),
+    StageAmount(stages=50, at_once=50, ours=200, peers=20),
 )
 LONG = AMOUNTS[-1]
 RIVAL = "dbos"  # whom the goals name
@@ -58,37 +58,37 @@ def parts(bench: Bench) -> list[Part]:
     ]
 
 
-def _case(bench: Bench, who: Who, amount: Amount, *, runs: int | None = None) -> Case:
+def _case(bench: Bench, who: Who, amount: StageAmount, *, runs: int | None = None) -> Case:
     return Case(
         question=NAME,
         who=who,
         case={"stages": amount.stages, "at_once": amount.at_once},
-        run=partial(staged, bench, who, amount),
+        run=partial(measure_stages, bench, who, amount),
         runs=runs,
         main=("rate", "stages/s"),
         about=_about(who, amount),
     )
 
 
-def _about(who: Who, amount: Amount) -> float:
+def _about(who: Who, amount: StageAmount) -> float:
     return 3.5 if who.is_ours else 4.0 + amount.peers * amount.stages / 350
 
 
-def staged(bench: Bench, who: Who, amount: Amount) -> Result:
+def measure_stages(bench: Bench, who: Who, amount: StageAmount) -> CaseResult:
     workflows = amount.ours if who.is_ours else amount.peers
-    with bench.places.open(who.store) as place:
-        bench.call(who, "prepare", place)
+    with bench.trial_stores.open(who.store) as trial:
+        bench.call(who, "prepare", trial)
         found = bench.call(
             who,
             "stages",
-            place,
+            trial,
             seconds=LIMIT_SECONDS,
             workflows=workflows,
             stages=amount.stages,
             at_once=amount.at_once,
         )
     rate = workflows * amount.stages / found["seconds"]
-    return Result(values={"rate": (rate, "stages/s")})
+    return CaseResult(values={"rate": (rate, "stages/s")})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bench.harness.bench import Bench, Case, Result
+from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
 from bench.harness.plan import Part
 from bench.report.figures import Who
@@ -43,16 +43,16 @@ def _case(bench: Bench, who: Who) -> Case:
         question=NAME,
         who=who,
         case={},
-        run=partial(submitted, bench, who),
+        run=partial(measure_submits, bench, who),
         runs=1 if once else None,
         main=("bulk", "tasks/s"),
         about=6.0,
     )
 
 
-def submitted(bench: Bench, who: Who) -> Result:
+def measure_submits(bench: Bench, who: Who) -> CaseResult:
     """The rate of each way says how many the next, which is as quick or quicker, has to take."""
-    known = {how: _known(bench, who, how) for how in MOST}
+    known = {how: _known_rate(bench, who, how) for how in MOST}
     rate, values = known["one"] or _rate(bench, who, "one", PROBED), {}
     for how, most in MOST.items():
         rate = known[how] or rate
@@ -61,20 +61,20 @@ def submitted(bench: Bench, who: Who) -> Result:
         if tasks < most and tasks / rate < ABOUT_SECONDS / 3:  # much quicker than the way before
             rate = _rate(bench, who, how, int(min(most, rate * ABOUT_SECONDS)))
         values[how] = (rate, "tasks/s")
-    return Result(values=values)
+    return CaseResult(values=values)
 
 
-def _known(bench: Bench, who: Who, how: str) -> float | None:
+def _known_rate(bench: Bench, who: Who, how: str) -> float | None:
     """From a run before."""
     found = bench.book.find(NAME, how, engine=who.engine, store=who.store, settings=who.settings)
     return found[0].median if found else None
 
 
 def _rate(bench: Bench, who: Who, how: str, tasks: int) -> float:
-    with bench.places.open(who.store) as place:
-        bench.call(who, "prepare", place)
+    with bench.trial_stores.open(who.store) as trial:
+        bench.call(who, "prepare", trial)
         asked: dict[str, Any] = {"how": how, "tasks": tasks, "callers": CALLERS}
-        found = bench.call(who, "submit", place, seconds=LIMIT_SECONDS, **asked)
+        found = bench.call(who, "submit", trial, seconds=LIMIT_SECONDS, **asked)
     return float(tasks / found["seconds"])
 
 

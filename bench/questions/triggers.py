@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from bench.harness import many_triggers
-from bench.harness.bench import Bench, Case, Result
+from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
-from bench.harness.load import opened
+from bench.harness.load import open_batch_worker
 from bench.harness.loop import run
-from bench.harness.places import Place
 from bench.harness.plan import Part
-from bench.harness.processes import Failed
+from bench.harness.processes import CaseFailed
+from bench.harness.trial_stores import TrialStore
 from bench.report.figures import OURS, Who
 from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
@@ -55,20 +55,20 @@ IDLE_MINUTES = 60
 OWNER = "bench-1"
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class TriggerSide(msgspec.Struct, frozen=True, kw_only=True):
     """A store with so many waiting triggers, and those in it that are due."""
 
     waiting: int
-    place: Place
+    trial: TrialStore
     triggers: DocumentedTriggers
     due: list[Trigger]
     now: float
 
 
-Call = Callable[[Side], Awaitable[float]]  # the seconds that it took
+Call = Callable[[TriggerSide], Awaitable[float]]  # the seconds that it took
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class LookupCase(msgspec.Struct, frozen=True, kw_only=True):
     measure: str
     call: Call
     calls: int  # in a turn
@@ -85,10 +85,12 @@ def parts(bench: Bench) -> list[Part]:
 def _part(bench: Bench, store: str) -> Part:
     who = bench.ours.on(store)
 
-    def look() -> Result:
+    def look() -> CaseResult:
         seconds = min(LIMIT_SECONDS, bench.seconds_left)
         sizes = (FEW, MANY[bench.quick])
-        return run(looked(bench, who, sizes, ROUNDS[bench.quick], time.monotonic() + seconds))
+        return run(
+            measure_lookups(bench, who, sizes, ROUNDS[bench.quick], time.monotonic() + seconds)
+        )
 
     about = ABOUT_SECONDS[bench.quick]
     case = Case(question=NAME, who=who, case={}, run=look, runs=1, about=about)
@@ -98,48 +100,48 @@ def _part(bench: Bench, store: str) -> Part:
 # -- looking for what is due
 
 
-async def looked(
+async def measure_lookups(
     bench: Bench, who: Who, sizes: tuple[int, int], rounds: int, ends_at: float
-) -> Result:
+) -> CaseResult:
     now = float(int(time.time()))  # the same for both, so that records can be compared
     async with AsyncExitStack() as stack:
         few, many = [
             await _side(stack, bench, who, size, now=now, ends_at=ends_at) for size in sizes
         ]
         await _save(few.triggers, few.due)
-        many_triggers.write(many.place, many.due)
+        many_triggers.write(many.trial, many.due)
         if _first(few) != _first(many):
-            raise Failed("what was written for a trigger is not what its store writes")
+            raise CaseFailed("what was written for a trigger is not what its store writes")
         for asked in (
-            Asked(measure="find_due", call=_find_due, calls=20),
-            Asked(measure="with_lease", call=_with_lease, calls=4),
+            LookupCase(measure="find_due", call=_find_due, calls=20),
+            LookupCase(measure="with_lease", call=_with_lease, calls=4),
         ):
             for _ in range(rounds):
                 await _round(bench, who, asked, (few, many))
-    return Result(values={})
+    return CaseResult(values={})
 
 
-def _first(side: Side) -> list[Any]:
-    return many_triggers.raw(side.place, side.due[0].id)
+def _first(side: TriggerSide) -> list[Any]:
+    return many_triggers.raw(side.trial, side.due[0].id)
 
 
 async def _side(
     stack: AsyncExitStack, bench: Bench, who: Who, waiting: int, *, now: float, ends_at: float
-) -> Side:
-    place = stack.enter_context(bench.places.open(who.store))
-    hand = await stack.enter_async_context(opened(place.url))
-    before = many_triggers.held_bytes(place)
+) -> TriggerSide:
+    trial = stack.enter_context(bench.trial_stores.open(who.store))
+    hand = await stack.enter_async_context(open_batch_worker(trial.url))
+    before = many_triggers.held_bytes(trial)
     for some in many_triggers.chunks(
         many_triggers.series("w", waiting, first=now + FAR_SECONDS, now=now)
     ):
         if time.monotonic() > ends_at:
             raise TimeoutError("the time for it was over before so many triggers were there")
-        many_triggers.write(place, some)
-    held = (many_triggers.held_bytes(place) - before) / waiting
+        many_triggers.write(trial, some)
+    held = (many_triggers.held_bytes(trial) - before) / waiting
     bench.book.figure(NAME, who, _case(waiting), "held", "bytes/trigger").values.append(held)
     due = [*many_triggers.series("d", DUE, first=now - 10 * DUE, now=now)]
     triggers = DocumentedTriggers(hand.store)
-    return Side(waiting=waiting, place=place, triggers=triggers, due=due, now=now)
+    return TriggerSide(waiting=waiting, trial=trial, triggers=triggers, due=due, now=now)
 
 
 async def _save(triggers: DocumentedTriggers, those: Sequence[Trigger]) -> None:
@@ -151,7 +153,7 @@ def _case(waiting: int) -> dict[str, int]:
     return {"waiting": waiting, "due": DUE}
 
 
-async def _round(bench: Bench, who: Who, asked: Asked, sides: Sequence[Side]) -> None:
+async def _round(bench: Bench, who: Who, asked: LookupCase, sides: Sequence[TriggerSide]) -> None:
     times: list[list[list[float]]] = [[] for _ in sides]  # of each side and turn
     for _ in range(TURNS):
         for side, turns in zip(sides, times, strict=True):
@@ -172,7 +174,7 @@ def _share(ordered: Sequence[float], share: float) -> float:
     return ordered[math.ceil(share * len(ordered)) - 1]
 
 
-async def _find_due(side: Side) -> float:
+async def _find_due(side: TriggerSide) -> float:
     begun = time.perf_counter()
     found = await side.triggers.find_due(side.now, limit=DUE)
     seconds = time.perf_counter() - begun
@@ -180,7 +182,7 @@ async def _find_due(side: Side) -> float:
     return seconds
 
 
-async def _with_lease(side: Side) -> float:
+async def _with_lease(side: TriggerSide) -> float:
     """Then they are put there anew, which is not timed."""
     begun = time.perf_counter()
     found = await side.triggers.claim(OWNER, limit=DUE)
@@ -192,7 +194,7 @@ async def _with_lease(side: Side) -> float:
 
 def _check(number: int, wanted: int, what: str) -> None:
     if number != wanted:
-        raise Failed(f"{number} of {wanted} triggers were {what}")
+        raise CaseFailed(f"{number} of {wanted} triggers were {what}")
 
 
 # -- firing
@@ -201,9 +203,9 @@ def _check(number: int, wanted: int, what: str) -> None:
 def _fire_case(bench: Bench, store: str) -> Case:
     who, number = bench.ours.on(store), FIRED[bench.quick]
 
-    def fire() -> Result:
-        with bench.places.open(store) as place:
-            return run(fired(place, number))
+    def fire() -> CaseResult:
+        with bench.trial_stores.open(store) as trial:
+            return run(measure_firing(trial, number))
 
     return Case(
         question=NAME,
@@ -215,9 +217,9 @@ def _fire_case(bench: Bench, store: str) -> Case:
     )
 
 
-async def fired(place: Place, number: int) -> Result:
+async def measure_firing(trial: TrialStore, number: int) -> CaseResult:
     """All are due at once; each makes its task and ends."""
-    app = Holdfast(place.url)
+    app = Holdfast(trial.url)
 
     @app.task(many_triggers.TARGET)
     async def noop(_: Context, __: int) -> None: ...
@@ -226,14 +228,14 @@ async def fired(place: Place, number: int) -> Result:
         first = time.time() - number - 10.0
         all_due = many_triggers.series("d", number, first=float(int(first)), now=first)
         for some in many_triggers.chunks(all_due):
-            many_triggers.write(place, some)
+            many_triggers.write(trial, some)
         scheduler = _scheduler(app, app.store, app.clock)
         begun = time.perf_counter()
         await scheduler.tick()
         seconds = time.perf_counter() - begun
         made = sum((await app.store.views.stats()).by_status.values())
     _check(made, number, "fired")
-    return Result(values={"fired": (number / seconds, "tasks/s")})
+    return CaseResult(values={"fired": (number / seconds, "tasks/s")})
 
 
 def _scheduler(app: Holdfast, store: Store, clock: Clock) -> Scheduler:
@@ -263,14 +265,14 @@ def _idle_case() -> Case:
         question=NAME,
         who=Who(engine=OURS, store="memory"),
         case={"waiting": FEW},
-        run=lambda: run(idled()),
+        run=lambda: run(measure_idle()),
         runs=1,
         main=("idle", "calls/min"),
         about=2.0,
     )
 
 
-async def idled() -> Result:
+async def measure_idle() -> CaseResult:
     """By a clock that is set: the scheduler asks any store the same."""
     clock = ManualClock()
     memory, app = MemoryStore(clock), Holdfast("memory://")
@@ -284,7 +286,7 @@ async def idled() -> Result:
     await clock.elapse(IDLE_MINUTES * 60.0)
     service.cancel()
     await asyncio.gather(service, return_exceptions=True)
-    return Result(values={"idle": (counted.calls / IDLE_MINUTES, "calls/min")})
+    return CaseResult(values={"idle": (counted.calls / IDLE_MINUTES, "calls/min")})
 
 
 class _Counted(InterceptedStore):
@@ -292,9 +294,9 @@ class _Counted(InterceptedStore):
 
     def __init__(self, store: MemoryStore) -> None:
         self.calls = 0
-        super().__init__(store, self._counted)
+        super().__init__(store, self._count_calls)
 
-    def _counted(self, name: str, verb: Verb) -> Verb:
+    def _count_calls(self, name: str, verb: Verb) -> Verb:
         async def ask(*given: Any, **named: Any) -> Any:
             self.calls += name.startswith("triggers.")
             return await verb(*given, **named)

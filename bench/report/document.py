@@ -12,7 +12,7 @@ from bench.report import report as reporting
 from bench.report.figures import OURS, Book, Figure
 from bench.report.plots import plots
 from bench.report.ratios import FEW
-from bench.report.tables import number, shown, table
+from bench.report.tables import format_case_value, number, table
 
 TEMPLATE = Path(__file__).with_name("performance.md.tmpl")
 GOALS = Path(__file__).with_name("goals.md.tmpl")
@@ -49,22 +49,22 @@ def text(report: dict[str, Any], pictures: set[str]) -> str:
     template = _PICTURE.sub(
         lambda found: found.group() if found.group(1) in pictures else "", TEMPLATE.read_text()
     )
-    return _filled(template, made)
+    return _fill(template, made)
 
 
 def goals(report: dict[str, Any]) -> str:
     """Return the page that compares the ratios with their goals."""
     made = {"facts": reporting.facts(report), "goals": reporting.goal_table(report)}
-    return _filled(GOALS.read_text(), made)
+    return _fill(GOALS.read_text(), made)
 
 
-def _filled(template: str, made: dict[str, list[str]]) -> str:
+def _fill(template: str, made: dict[str, list[str]]) -> str:
     return _PLACE.sub(lambda found: "\n".join(made[found.group(1)]), template)
 
 
 def _table(report: dict[str, Any], book: Book, question: str) -> list[str]:
     if any(figure.question == question for figure in book):
-        return [*table(book, question), "", reporting.measured(report, question)]
+        return [*table(book, question), "", reporting.format_measured_at(report, question)]
     return ["Not measured in this run."]
 
 
@@ -76,14 +76,14 @@ def better(book: Book) -> list[str]:
     cases: dict[tuple[object, ...], list[Figure]] = {}
     for figure in book:
         if figure.values and figure.question != "floor" and figure.measure not in _NO_MERIT:
-            cases.setdefault((*_asked(figure), _kind(figure)), []).append(figure)
+            cases.setdefault((*_case_key(figure), _kind(figure)), []).append(figure)
     lines = [line for found in cases.values() for line in _ahead(found)]
     if not lines:
         return ["No peer was ahead of ours in this run."]
     return ["| case | peers that were ahead | ours |", "|---|---|---|", *lines]
 
 
-def _asked(figure: Figure) -> tuple[object, ...]:
+def _case_key(figure: Figure) -> tuple[object, ...]:
     """Return the amount of tasks and samples, which is smaller for slow engines."""
     case = {name: value for name, value in figure.case.items() if name != "samples"}
     if "tasks" in case:
@@ -109,7 +109,7 @@ def _ahead(figures: list[Figure]) -> list[str]:
     if not ahead:
         return []
     ahead.sort(key=lambda figure: -sign * (figure.median or 0.0))
-    case = ", ".join(f"{name} {shown(value)}" for name, value in own.case.items())
+    case = ", ".join(f"{name} {format_case_value(value)}" for name, value in own.case.items())
     names = "; ".join(f"{f.who.label} ({f.who.settings}) {number(f.median or 0.0)}" for f in ahead)
     what = f"{own.question}, {own.measure}{f' ({case})' if case else ''}, {own.unit}"
     return [f"| {what} | {names} | {own.who.store} {number(own.median or 0.0)} |"]

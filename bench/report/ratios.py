@@ -84,7 +84,7 @@ def by_name(found: Sequence[Ratio]) -> dict[str, dict[str, object]]:
 # -- how they are made
 
 
-def _compared(
+def _compare(
     empty: Ratio, ours: Sequence[Figure], others: Sequence[Figure], *, less_is_better: bool = False
 ) -> Ratio:
     """Compare ours with the best of the others."""
@@ -113,7 +113,7 @@ def _fastest(
 ) -> Ratio:
     """Ours to the best of the peers at either of their settings; who is missing is named."""
     peers = _peers(found)
-    ratio = _compared(empty, ours, peers, less_is_better=less_is_better)
+    ratio = _compare(empty, ours, peers, less_is_better=less_is_better)
     if ratio.value is None:
         return ratio
     there = {figure.who.engine for figure in peers}
@@ -152,22 +152,22 @@ def _drain(book: Book, empty: Ratio, *, store: str | None) -> Ratio:
 
 def _drain_sqlite(book: Book, empty: Ratio) -> Ratio:
     found = partial(book.find, "drain", store="sqlite", tasks=FEW, workers=1, tenants=0)
-    return _compared(empty, found(engine=OURS), found(engine="huey", settings=None))
+    return _compare(empty, found(engine=OURS), found(engine="huey", settings=None))
 
 
 def _drain_many(book: Book, empty: Ratio) -> Ratio:
     found = partial(book.find, "drain", engine=OURS, store="redis", workers=1, tenants=0)
-    return _compared(empty, found(tasks=200_000), found(tasks=10_000))
+    return _compare(empty, found(tasks=200_000), found(tasks=10_000))
 
 
 def _drain_tenants(book: Book, empty: Ratio) -> Ratio:
     found = partial(book.find, "drain", engine=OURS, store="redis", tasks=10_000, workers=1)
-    return _compared(empty, found(tenants=10_000), found(tenants=0))
+    return _compare(empty, found(tenants=10_000), found(tenants=0))
 
 
 def _floor(book: Book, empty: Ratio) -> Ratio:
     found = partial(book.find, "floor", "drain", store="redis")
-    return _compared(empty, found(engine=OURS), found(engine=FLOOR))
+    return _compare(empty, found(engine=OURS), found(engine=FLOOR))
 
 
 def _submit(book: Book, empty: Ratio, *, how: str) -> Ratio:
@@ -185,7 +185,7 @@ def _stages(book: Book, empty: Ratio, *, ours: str, dbos: str, at_once: int) -> 
     found = partial(book.find, "stages", at_once=at_once)
     own = found(engine=OURS, store=ours, stages=SHORT)
     peers = found(engine="dbos", store=dbos, stages=SHORT, settings=None)
-    ratio = _compared(empty, own, peers)
+    ratio = _compare(empty, own, peers)
     long = found(engine=OURS, store=ours, stages=LONG)
     if ratio.value is None or not long:
         return ratio
@@ -268,7 +268,7 @@ def _worse(empty: Ratio, sizes: Sequence[int], pair: Callable[[str, int], Pair])
             many, few = pair(store, size)
             if many and few:
                 note = f"on {store}, with {size:,}"
-                found.append(msgspec.structs.replace(_compared(empty, many, few), note=note))
+                found.append(msgspec.structs.replace(_compare(empty, many, few), note=note))
                 whole += size == sizes[0]
                 break
     if not found:

@@ -30,21 +30,21 @@ TITLES = {
 }
 
 
-def built(bench: Bench, absent: dict[str, str], *, seconds: float, full: bool) -> dict[str, Any]:
-    described = machine.described(bench)
+def build(bench: Bench, absent: dict[str, str], *, seconds: float, full: bool) -> dict[str, Any]:
+    described = machine.describe_run(bench)
     return {
         **described,
         "full": full,  # all questions and peers, and often enough
         "seconds": round(seconds, 1),
         "engines": {engine.name: engine.to_dict() for engine in (bench.ours, *bench.peers)},
         "absent": absent,
-        "questions": {figure.question: _measured(described) for figure in bench.book},
+        "questions": {figure.question: _measurement_facts(described) for figure in bench.book},
         "ratios": ratios.by_name(ratios.ratios(bench.book)),
         "figures": [figure.to_dict() for figure in bench.book],
     }
 
 
-def _measured(described: dict[str, Any]) -> dict[str, Any]:
+def _measurement_facts(described: dict[str, Any]) -> dict[str, Any]:
     """Return date and machine; a question may be measured alone later (`report_merge.py`)."""
     kept = ("commit", "runs", "machine", "versions")
     return {"measured_at": described["taken_at"], **{name: described[name] for name in kept}}
@@ -76,7 +76,14 @@ def markdown(report: dict[str, Any]) -> list[str]:
     sections = [
         line
         for name in asked
-        for line in ("", f"## {TITLES[name]}", "", *table(book, name), "", measured(report, name))
+        for line in (
+            "",
+            f"## {TITLES[name]}",
+            "",
+            *table(book, name),
+            "",
+            format_measured_at(report, name),
+        )
     ]
     return [
         "# Benchmark",
@@ -113,7 +120,7 @@ def facts(report: dict[str, Any]) -> list[str]:
     return [text]
 
 
-def measured(report: dict[str, Any], question: str) -> str:
+def format_measured_at(report: dict[str, Any], question: str) -> str:
     """Return date and machine of a question where they differ from those of the whole run."""
     said = report.get("questions", {}).get(question, {})
     parts = [f"Measured on {said.get('measured_at', report['taken_at'])[:10]}"]

@@ -13,28 +13,28 @@ from bench.report import ratios, report
 from bench.report.figures import Book
 
 
-def answered(found: dict[str, Any], questions: Sequence[str]) -> list[str]:
+def answered_questions(found: dict[str, Any], questions: Sequence[str]) -> list[str]:
     """Return the questions that have a figure."""
     there = {figure.question for figure in report.book_of(found) if figure.values}
     return [name for name in questions if name in there]
 
 
-def merged(old: dict[str, Any], new: dict[str, Any], questions: Sequence[str]) -> dict[str, Any]:
+def merge(old: dict[str, Any], new: dict[str, Any], questions: Sequence[str]) -> dict[str, Any]:
     """``old`` with the answers of ``new`` to these questions; what was not answered stays."""
-    taken = answered(new, questions)
+    taken = answered_questions(new, questions)
     figures = [one for one in old["figures"] if one["question"] not in taken]
     figures += [one for one in new["figures"] if one["question"] in taken]
     whole = {
         **old,
         "engines": old["engines"] | new["engines"],
-        "questions": _measured(old) | {name: new["questions"][name] for name in taken},
+        "questions": _measurement_facts(old) | {name: new["questions"][name] for name in taken},
         "figures": figures,
     }
     book: Book = report.book_of(whole)
     return {**whole, "ratios": ratios.by_name(ratios.ratios(book))}
 
 
-def _measured(old: dict[str, Any]) -> dict[str, Any]:
+def _measurement_facts(old: dict[str, Any]) -> dict[str, Any]:
     """Return date and machine for each question; an old report has only those of the whole."""
     asked = {one["question"] for one in old["figures"]}
     at_once = {"measured_at": old["taken_at"], "commit": None}

@@ -45,7 +45,7 @@ def _cases(figures: list[dict[str, Any]]) -> list[dict[str, Any]]:
         who = [figure["who"][name] for name in ("engine", "store", "settings")]
         case = {"of": [figure["question"], *who], "case": figure["case"]}
         there = cases.setdefault(json.dumps(case, sort_keys=True), {**case, "measures": []})
-        values = [_rounded(value) for value in figure["values"]]
+        values = [_round(value) for value in figure["values"]]
         remarks = (figure["notes"], figure["problems"])
         there["measures"].append(
             [figure["measure"], figure["unit"], values, *(remarks if any(remarks) else ())]
@@ -70,7 +70,7 @@ def _figures(case: dict[str, Any]) -> list[Figure]:
     ]
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     rounded = float(f"{value:.{DIGITS}g}")
     return int(rounded) if rounded == int(rounded) else rounded
 

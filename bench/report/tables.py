@@ -37,14 +37,14 @@ def _row(key: tuple[object, ...], found: dict[str, Figure], measures: Sequence[s
         who.engine,
         who.store,
         who.settings if not who.is_ours else "as it comes",
-        *map(shown, case),
+        *map(format_case_value, case),
         *(spread(found[m]) if m in found else "–" for m in measures),
         str(max(len(figure.values) for figure in found.values())),
         "; ".join(notes),
     ]
 
 
-def shown(value: object) -> str:
+def format_case_value(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

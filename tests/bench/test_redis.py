@@ -3,14 +3,14 @@
 import pytest
 
 from bench import redis_growth
-from bench.redis_growth import GOAL_BYTES, Sizes, loads, measured, report
+from bench.redis_growth import GOAL_BYTES, Sizes, loads, measure_load, report
 
 SMALLEST = Sizes(tasks=1000, few=100, steady=100)
 
 
 @pytest.mark.parametrize("name", ["none", "many", "one", "plain"])
 async def test_a_load_leaves_nothing_behind_and_a_waiting_task_is_small(name: str) -> None:
-    growth = await measured(loads(100)[name], SMALLEST)
+    growth = await measure_load(loads(100)[name], SMALLEST)
 
     assert 200 < growth.bytes_per_task <= GOAL_BYTES
     before, after = growth.before, growth.after

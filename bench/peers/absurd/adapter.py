@@ -90,8 +90,8 @@ async def _submit(options: Options) -> float:
     callers = options.callers if options.how == "many" else 1
     async with _apps(options, min(callers, CALLER_CONNECTIONS)) as apps:
         if options.how == "bulk":
-            return await _timed(_spawn_in_bulk(apps[0], options.task, options.tasks))
-        return await _timed(
+            return await _measure_seconds(_spawn_in_bulk(apps[0], options.task, options.tasks))
+        return await _measure_seconds(
             *(
                 _spawn(apps[n % len(apps)], options.task, numbers)
                 for n, numbers in enumerate(shares(options.tasks, callers))
@@ -116,7 +116,7 @@ async def _stages(options: Options) -> float:
     """All are spawned, then worked off by as many at once as asked for; both are timed."""
     left = options.workflows
 
-    async def staged(count: int, context: AsyncTaskContext) -> int:
+    async def run_stages(count: int, context: AsyncTaskContext) -> int:
         for number in range(count):
             await context.step(f"stage-{number}", _nothing)
         nonlocal left
@@ -128,7 +128,7 @@ async def _stages(options: Options) -> float:
 
     async with _workers(options, options.at_once) as workers:
         for app, _ in workers:
-            app.register_task("staged")(staged)
+            app.register_task("staged")(run_stages)
         began = time.perf_counter()
         await asyncio.gather(
             *(
@@ -175,7 +175,7 @@ async def _spawn_in_bulk(app: AsyncAbsurd, task: str, tasks: int) -> None:
             await _spawn(app, task, range(first, min(first + BULK, tasks)))
 
 
-async def _timed(*calls: Coroutine[Any, Any, None]) -> float:
+async def _measure_seconds(*calls: Coroutine[Any, Any, None]) -> float:
     began = time.perf_counter()
     await asyncio.gather(*calls)
     return time.perf_counter() - began

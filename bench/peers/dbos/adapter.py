@@ -57,7 +57,7 @@ def hold(number: int) -> int:
 
 
 @DBOS.workflow()
-def staged(stages: int) -> int:
+def run_stages(stages: int) -> int:
     for number in range(stages):
         stage(number)
     return stages
@@ -72,7 +72,7 @@ def prepare(options: Options) -> None:
     if options.best and options.store == "sqlite":
         with sqlite3.connect(options.path) as database:
             database.execute("PRAGMA journal_mode = WAL")  # it stays with the file
-    with _launched(options):
+    with _launch(options):
         for name in QUEUES:
             if options.best:
                 DBOS.register_queue(
@@ -85,7 +85,7 @@ def prepare(options: Options) -> None:
 def work(options: Options) -> None:
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    with _launched(options, name=_free_name(options), polls=QUEUES):
+    with _launch(options, name=_free_name(options), polls=QUEUES):
         ended.wait()
 
 
@@ -121,16 +121,16 @@ def latency(options: Options) -> dict[str, list[float]]:
 def stages(options: Options) -> float:
     def run(numbers: range) -> None:
         for _ in numbers:
-            DBOS.start_workflow(staged, options.stages).get_result()
+            DBOS.start_workflow(run_stages, options.stages).get_result()
 
-    with _launched(options):
-        staged(options.stages)
+    with _launch(options):
+        run_stages(options.stages)
         callers = shares(options.workflows, min(options.at_once, options.workflows))
         return _seconds_of([lambda numbers=numbers: run(numbers) for numbers in callers])
 
 
 @contextmanager
-def _launched(
+def _launch(
     options: Options, *, name: str | None = None, polls: Sequence[str] = ()
 ) -> Iterator[None]:
     global asked  # noqa: PLW0603

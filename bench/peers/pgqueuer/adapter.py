@@ -87,8 +87,8 @@ async def _submit(options: Options) -> float:
     async with _drivers(options, min(callers, CALLER_CONNECTIONS)) as drivers:
         queries = [Queries(driver) for driver in drivers]
         if options.how == "bulk":
-            return await _timed(_enqueue_in_bulk(queries[0], options.task, options.tasks))
-        return await _timed(
+            return await _measure_seconds(_enqueue_in_bulk(queries[0], options.task, options.tasks))
+        return await _measure_seconds(
             *(
                 _enqueue(queries[n % len(queries)], options.task, numbers)
                 for n, numbers in enumerate(shares(options.tasks, callers))
@@ -107,7 +107,7 @@ async def _enqueue_in_bulk(queries: Queries, task: str, tasks: int) -> None:
         await queries.enqueue([task] * len(payloads), payloads, [0] * len(payloads))
 
 
-async def _timed(*calls: Coroutine[Any, Any, None]) -> float:
+async def _measure_seconds(*calls: Coroutine[Any, Any, None]) -> float:
     began = time.perf_counter()
     await asyncio.gather(*calls)
     return time.perf_counter() - began

@@ -89,14 +89,14 @@ async def _latency(options: Options) -> dict[str, Any]:
         await asyncio.sleep(rest_seconds)
         began = time.monotonic_ns()
         task = await queue.enqueue("answer", n=n, **tuned)
-        await _finished(task)
+        await _wait_finished(task)
         finished.append((time.monotonic_ns() - began) / 1e6)
         started.append(start_ms(options.board, n, began))
     await queue.disconnect()
     return {"start_ms": started, "result_ms": finished}
 
 
-async def _finished(task: Job) -> None:
+async def _wait_finished(task: Job) -> None:
     """Asked again and again: a task this short may be done before its news is subscribed to."""
     async with asyncio.timeout(RESULT_SECONDS):
         await task.refresh()

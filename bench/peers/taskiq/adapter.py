@@ -110,14 +110,14 @@ async def _latency(options: Options) -> dict[str, Any]:
         await asyncio.sleep(rest_seconds)
         began = time.monotonic_ns()
         sent = await answer.kiq(n)
-        await sent.wait_result(timeout=RESULT_SECONDS, **_polled(options))
+        await sent.wait_result(timeout=RESULT_SECONDS, **_poll_settings(options))
         finished.append((time.monotonic_ns() - began) / 1e6)
         started.append(start_ms(options.board, n, began))
     await broker.shutdown()
     return {"start_ms": started, "result_ms": finished}
 
 
-def _polled(options: Options) -> dict[str, float]:
+def _poll_settings(options: Options) -> dict[str, float]:
     return {"check_interval": 0.001} if options.best else {}
 
 

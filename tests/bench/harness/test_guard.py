@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.harness import guard
-from bench.harness.bare_sqlite import grouped
+from bench.harness.bare_sqlite import group_transactions
 from bench.questions.floor import written_in
 
 
@@ -112,7 +112,7 @@ def test_noted_statements_become_transactions_with_all_their_rows() -> None:
         ("ROLLBACK;", None),
         ("DELETE c", None),
     ]
-    assert grouped(noted) == [
+    assert group_transactions(noted) == [
         [("INSERT a", [(1,), (2,)]), ("UPDATE b", [(1, 2)])],
         [("DELETE c", [()])],
     ]

@@ -10,12 +10,12 @@ import pytest
 
 from bench.harness import engines, environments, processes
 from bench.harness.bench import Bench, clear, new_board
-from bench.harness.engines import Engine
-from bench.harness.places import Place, Places
-from bench.harness.processes import Failed, Process
+from bench.harness.engines import MeasuredEngine
+from bench.harness.processes import CaseFailed, ChildProcess
+from bench.harness.trial_stores import TrialStore, TrialStores
 from bench.questions import drain
 from bench.questions.board_wait import wait_done
-from bench.questions.drain import drained
+from bench.questions.drain import measure_drain
 from bench.questions.floor import Thing, cases
 from bench.report.figures import Book
 
@@ -23,24 +23,24 @@ TASKS = 50
 
 
 @pytest.fixture(scope="module")
-def ours() -> Engine:
+def ours() -> MeasuredEngine:
     return engines.ours()
 
 
-class PatientPlaces(Places):
+class PatientTrialStores(TrialStores):
     """Whoever stood still himself must not take it for the server's silence."""
 
     @contextmanager
-    def open(self, store: str, *, apart: bool = False) -> Iterator[Place]:
-        with super().open(store, apart=apart) as place:
-            url = f"{place.url}?timeout=60s" if place.redis else place.url
-            yield msgspec.structs.replace(place, url=url)
+    def open(self, store: str, *, apart: bool = False) -> Iterator[TrialStore]:
+        with super().open(store, apart=apart) as trial:
+            url = f"{trial.url}?timeout=60s" if trial.redis else trial.url
+            yield msgspec.structs.replace(trial, url=url)
 
 
 @pytest.fixture
-def bench(ours: Engine) -> Iterator[Bench]:
-    with PatientPlaces() as places:
-        yield Bench(places, ours, runs=1, quick=True)
+def bench(ours: MeasuredEngine) -> Iterator[Bench]:
+    with PatientTrialStores() as trial_stores:
+        yield Bench(trial_stores, ours, runs=1, quick=True)
 
 
 def test_a_board_counts_starts_and_ends_and_keeps_the_first_start() -> None:
@@ -59,7 +59,7 @@ def test_a_board_counts_starts_and_ends_and_keeps_the_first_start() -> None:
         assert (board.count_started(), board.count_done()) == (0, 0)
 
 
-def test_our_adapter_says_what_it_is_and_what_it_guarantees(ours: Engine) -> None:
+def test_our_adapter_says_what_it_is_and_what_it_guarantees(ours: MeasuredEngine) -> None:
     assert ours.name == "holdfast"
     assert ours.stores == ("redis", "sqlite")
     assert "kill -9" in ours.settings["best"]
@@ -71,7 +71,7 @@ def test_a_drain_on_sqlite_is_rated_and_verified(
 ) -> None:
     for limit in ("LIMIT_QUICK_SECONDS", "FIRST_START_SECONDS"):
         monkeypatch.setattr(drain, limit, 120.0)
-    result = drained(bench, bench.ours.on("sqlite"), tasks=TASKS, tenants=5)
+    result = measure_drain(bench, bench.ours.on("sqlite"), tasks=TASKS, tenants=5)
     assert result.values["rate"][0] > 0
     assert not result.notes
 
@@ -79,29 +79,29 @@ def test_a_drain_on_sqlite_is_rated_and_verified(
 @pytest.mark.parametrize("how", ["one", "many", "bulk"])
 def test_submits_in_every_way_are_all_there(bench: Bench, how: str) -> None:
     who = bench.ours.on("sqlite")
-    with bench.places.open("sqlite") as place:
-        bench.call(who, "prepare", place)
-        seconds = bench.call(who, "submit", place, tasks=TASKS, how=how, callers=7)["seconds"]
-        assert bench.call(who, "verify", place)["by_status"] == {"PENDING": TASKS}
+    with bench.trial_stores.open("sqlite") as trial:
+        bench.call(who, "prepare", trial)
+        seconds = bench.call(who, "submit", trial, tasks=TASKS, how=how, callers=7)["seconds"]
+        assert bench.call(who, "verify", trial)["by_status"] == {"PENDING": TASKS}
     assert seconds > 0
 
 
 def test_latency_has_a_start_and_a_result_for_each_sample(bench: Bench) -> None:
     who = bench.ours.on("sqlite")
-    with bench.places.open("sqlite") as place, new_board(5) as (path, _):
-        bench.call(who, "prepare", place)
-        with bench.working(who, place, path, 5):
-            found = bench.call(who, "latency", place, board=path, size=5, samples=5)
+    with bench.trial_stores.open("sqlite") as trial, new_board(5) as (path, _):
+        bench.call(who, "prepare", trial)
+        with bench.working(who, trial, path, 5):
+            found = bench.call(who, "latency", trial, board=path, size=5, samples=5)
     assert len(found["start_ms"]) == len(found["result_ms"]) == 5
     assert all(start > 0 for start in found["start_ms"])
 
 
 def test_stages_run_to_their_end(bench: Bench) -> None:
     who = bench.ours.on("sqlite")
-    with bench.places.open("sqlite") as place:
+    with bench.trial_stores.open("sqlite") as trial:
         asked = {"workflows": 4, "stages": 3, "at_once": 2}
-        assert bench.call(who, "stages", place, **asked)["seconds"] > 0
-        assert bench.call(who, "verify", place)["by_status"] == {"COMPLETED": 4}
+        assert bench.call(who, "stages", trial, **asked)["seconds"] > 0
+        assert bench.call(who, "verify", trial)["by_status"] == {"COMPLETED": 4}
 
 
 @pytest.mark.parametrize("store", ["redis", "sqlite"])
@@ -118,12 +118,12 @@ def test_the_floor_leaves_the_store_as_the_engine_does(
 
 
 def test_a_call_that_takes_too_long_is_stopped_and_told() -> None:
-    with pytest.raises(Failed, match=r"not done within 0\.2 s, stopped"):
+    with pytest.raises(CaseFailed, match=r"not done within 0\.2 s, stopped"):
         processes.call([sys.executable, "-c", WAITS], seconds=0.2)
 
 
 def test_a_call_that_fails_says_why() -> None:
-    with pytest.raises(Failed, match="exit code 3; it said: so it is"):
+    with pytest.raises(CaseFailed, match="exit code 3; it said: so it is"):
         processes.call([sys.executable, "-c", FAILS], seconds=120)
 
 
@@ -133,20 +133,20 @@ def test_what_fails_is_written_down_and_not_tried_for_ever(bench: Bench, tmp_pat
 
     def fail() -> None:
         tried.append(1)
-        raise Failed("no")
+        raise CaseFailed("no")
 
     tried: list[int] = []
     bench.runs = 5
     bench.book = Book()
     bench.measure([msgspec.structs.replace(case, run=fail)])
     assert len(tried) == 2
-    assert [figure.problems for figure in bench.book] == [["Failed: no"]]
+    assert [figure.problems for figure in bench.book] == [["CaseFailed: no"]]
 
 
 def test_a_worker_that_ends_by_itself_is_noticed() -> None:
-    with new_board(1) as (_, board), Process([sys.executable, "-c", FAILS]) as process:
+    with new_board(1) as (_, board), ChildProcess([sys.executable, "-c", FAILS]) as process:
         process.wait(120)
-        with pytest.raises(Failed, match="a worker ended by itself; it said: so it is"):
+        with pytest.raises(CaseFailed, match="a worker ended by itself; it said: so it is"):
             wait_done(board, [process], seconds=120)
 
 

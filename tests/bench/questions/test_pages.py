@@ -8,8 +8,8 @@ import pytest
 
 from bench.harness.bench import Bench
 from bench.harness.engines import ours
-from bench.harness.load import opened
-from bench.harness.places import Place, Places
+from bench.harness.load import open_batch_worker
+from bench.harness.trial_stores import TrialStore, TrialStores
 from bench.questions import pages
 from bench.questions.page_filler import PLAN, QUEUES, TENANTS, TYPES, Filler
 from bench.questions.service import serving
@@ -22,13 +22,13 @@ SUSPENDED = 8
 
 
 @pytest.fixture(params=["redis", "sqlite"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    with Places() as places, places.open(request.param) as place:
-        yield place
+def trial(request: pytest.FixtureRequest) -> Iterator[TrialStore]:
+    with TrialStores() as trial_stores, trial_stores.open(request.param) as trial:
+        yield trial
 
 
-async def test_what_is_filled_in_is_what_the_engine_would_have_left(place: Place) -> None:
-    async with opened(place.url) as hand:
+async def test_what_is_filled_in_is_what_the_engine_would_have_left(trial: TrialStore) -> None:
+    async with open_batch_worker(trial.url) as hand:
         filled = await Filler(hand.store).fill(SETTLED)
         tasks = await hand.store.views.load(filled.ids)
         assert Counter(task.status for task in tasks if task is not None) == {
@@ -43,10 +43,10 @@ async def test_what_is_filled_in_is_what_the_engine_would_have_left(place: Place
         assert len(audits) == filled.audits == 14
 
 
-async def test_every_kind_of_page_is_asked_for(place: Place) -> None:
-    async with opened(place.url) as hand:
+async def test_every_kind_of_page_is_asked_for(trial: TrialStore) -> None:
+    async with open_batch_worker(trial.url) as hand:
         asker = pages.Asker(hand.store, await Filler(hand.store).fill(SETTLED))
-        felt = {kind: await pages.timed(ask, 3) for kind, ask in asker.kinds().items()}
+        felt = {kind: await pages.time_calls(ask, 3) for kind, ask in asker.kinds().items()}
         found = await hand.store.views.find(Filter(plan=PLAN), limit=1)
     assert all(len(one.seconds) == len(one.tasks) == 3 for one in felt.values())
     assert max(felt["all, 200"].tasks) == 200
@@ -55,19 +55,19 @@ async def test_every_kind_of_page_is_asked_for(place: Place) -> None:
     assert len(found.tasks) == 1
 
 
-async def test_a_page_is_asked_for_over_http(place: Place) -> None:
-    async with opened(place.url) as hand:
+async def test_a_page_is_asked_for_over_http(trial: TrialStore) -> None:
+    async with open_batch_worker(trial.url) as hand:
         await Filler(hand.store).fill(SETTLED)
-    patient = f"{place.url}?timeout=60s" if place.redis else place.url
-    with serving(msgspec.structs.replace(place, url=patient)) as service:
+    patient = f"{trial.url}?timeout=60s" if trial.redis else trial.url
+    with serving(msgspec.structs.replace(trial, url=patient)) as service:
         assert pages.over_http(service, {}, 2).tasks == [50, 50]
         assert pages.over_http(service, {"status": Status.FAILED}, 1).tasks == [SUSPENDED]
 
 
 def test_the_figures_of_a_kind_have_their_place() -> None:
-    with Places() as places:
-        bench = Bench(places, ours(), quick=True)
-        felt = pages.Felt(seconds=[0.001] * 99 + [0.2], tasks=[50] * 100)
+    with TrialStores() as trial_stores:
+        bench = Bench(trial_stores, ours(), quick=True)
+        felt = pages.PageTimes(seconds=[0.001] * 99 + [0.2], tasks=[50] * 100)
         pages.note(bench, bench.ours.on("redis"), "status, type", felt)
         [figure] = bench.book.find("pages", "p99", page="status, type")
     assert figure.values == [pytest.approx(1.0)]

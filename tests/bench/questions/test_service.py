@@ -7,10 +7,10 @@ import pytest
 
 from bench.harness.bench import Bench
 from bench.harness.engines import ours
-from bench.harness.places import Place, Places
+from bench.harness.trial_stores import TrialStore, TrialStores
 from bench.questions import service
-from bench.questions.service import Asked
-from bench.questions.service_load import Load, request_of, share
+from bench.questions.service import LoadCase
+from bench.questions.service_load import ServiceLoad, request_of, share
 from bench.report.figures import Book
 from bench.report.ratios import Ratio, ratios
 from tests.support.bench.bench_figures import add, who
@@ -19,15 +19,15 @@ OURS = who("holdfast", "redis")
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def trial() -> Iterator[TrialStore]:
     """A service that stood still must not refuse for want of its server's answer."""
-    with Places() as places, places.open("redis") as place:
-        yield msgspec.structs.replace(place, url=f"{place.url}?timeout=60s")
+    with TrialStores() as trial_stores, trial_stores.open("redis") as trial:
+        yield msgspec.structs.replace(trial, url=f"{trial.url}?timeout=60s")
 
 
-@pytest.mark.parametrize("asked", [Asked(rate=100), Asked(rate=20, batch=10, workers=1)])
-def test_what_is_posted_is_kept_and_its_latency_told(place: Place, asked: Asked) -> None:
-    values = service.borne(place, asked, seconds=0.5, connections=4).values
+@pytest.mark.parametrize("asked", [LoadCase(rate=100), LoadCase(rate=20, batch=10, workers=1)])
+def test_what_is_posted_is_kept_and_its_latency_told(trial: TrialStore, asked: LoadCase) -> None:
+    values = service.measure_service(trial, asked, seconds=0.5, connections=4).values
     assert {name: unit for name, (_, unit) in values.items()} == {
         "reached": "requests/s",
         "p50": "ms",
@@ -42,7 +42,9 @@ def test_what_is_posted_is_kept_and_its_latency_told(place: Place, asked: Asked)
 
 
 def test_a_request_says_how_long_it_is() -> None:
-    load = Load(url="http://127.0.0.1:1", token="t", rate=1, seconds=1, connections=1, batch=3)
+    load = ServiceLoad(
+        url="http://127.0.0.1:1", token="t", rate=1, seconds=1, connections=1, batch=3
+    )
     head, _, body = request_of(load).partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     assert body.count(b"bench.noop") == 3
@@ -53,8 +55,8 @@ def test_a_share_of_a_hundred_is_its_last_but_one() -> None:
 
 
 def test_the_goal_has_all_runs_and_the_rest_one() -> None:
-    with Places() as places:
-        goal, rest = service.parts(Bench(places, ours()))
+    with TrialStores() as trial_stores:
+        goal, rest = service.parts(Bench(trial_stores, ours()))
     assert [case.case for case in goal.cases] == [{"rate": 2_000, "batch": 1, "workers": 0}]
     assert {case.runs for case in goal.cases} == {None}
     assert {case.runs for case in rest.cases} == {1}

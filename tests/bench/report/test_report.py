@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.harness.bench import Bench, Case, Result, alternating
-from bench.harness.command import FULL_SECONDS, QUESTIONS, Asked
-from bench.harness.engines import Engine
+from bench.harness.bench import Bench, Case, CaseResult, alternating
+from bench.harness.command import FULL_SECONDS, QUESTIONS, RunOptions
+from bench.harness.engines import MeasuredEngine
 from bench.harness.paths import DOCS, RESULTS, peer_names
-from bench.harness.places import Places
-from bench.harness.plan import Part, allotted, planned
+from bench.harness.plan import Part, allot_seconds, plan_parts
+from bench.harness.trial_stores import TrialStores
 from bench.report import document, report, summary
 from bench.report.figures import OURS
 from bench.report.plots import plots
@@ -125,7 +125,7 @@ def test_settings_as_they_come_count_and_each_store_is_compared_with_its_like() 
 
 
 def case(engine: str, number: int, *, runs: int | None = None, about: float = 10.0) -> Case:
-    result = Result(values={})
+    result = CaseResult(values={})
     return Case(
         question="drain",
         who=who(engine, "redis"),
@@ -153,10 +153,10 @@ def test_what_a_goal_needs_may_use_the_time_of_what_is_only_good_to_know() -> No
 
     rest, fixed = part(needed=False), part(fixed=True)
     assert part().seconds(3) == 30.0
-    assert allotted(100.0, part(), [part(), rest], 3) == 70.0
-    assert allotted(40.0, part(), [part(), rest], 3) == 20.0  # too little: shared
-    assert allotted(100.0, part(), [fixed, rest], 3) == 70.0
-    assert allotted(60.0, rest, [rest], 3) == 30.0
+    assert allot_seconds(100.0, part(), [part(), rest], 3) == 70.0
+    assert allot_seconds(40.0, part(), [part(), rest], 3) == 20.0  # too little: shared
+    assert allot_seconds(100.0, part(), [fixed, rest], 3) == 70.0
+    assert allot_seconds(60.0, rest, [rest], 3) == 30.0
 
 
 def test_the_plan_of_a_full_run_asks_for_the_goals_first_and_fits() -> None:
@@ -165,9 +165,9 @@ def test_the_plan_of_a_full_run_asks_for_the_goals_first_and_fits() -> None:
     stores |= {"dbos": ("sqlite", "postgres"), OURS: ("redis", "sqlite")}
     for_workflows = {"dbos", "absurd", OURS}
 
-    def engine(name: str) -> Engine:
+    def engine(name: str) -> MeasuredEngine:
         can = {"drain", "submit", "latency", "recovery"}
-        return Engine(
+        return MeasuredEngine(
             name=name,
             version="1",
             stores=stores.get(name, ("redis",)),
@@ -177,9 +177,9 @@ def test_the_plan_of_a_full_run_asks_for_the_goals_first_and_fits() -> None:
             script=Path("adapter.py"),
         )
 
-    with Places() as places:
-        bench = Bench(places, engine(OURS), [engine(name) for name in peer_names()])
-        parts = planned(bench, QUESTIONS)
+    with TrialStores() as trial_stores:
+        bench = Bench(trial_stores, engine(OURS), [engine(name) for name in peer_names()])
+        parts = plan_parts(bench, QUESTIONS)
     assert [part.needed for part in parts] == sorted((part.needed for part in parts), reverse=True)
     assert {part.question for part in parts if part.needed} == set(QUESTIONS)
     assert sum(part.seconds(3) for part in parts if part.needed) < FULL_SECONDS - 120
@@ -189,10 +189,12 @@ def test_the_plan_of_a_full_run_asks_for_the_goals_first_and_fits() -> None:
 
 
 def test_only_a_full_run_is_published() -> None:
-    def asked(*, quick: bool = False, runs: int = 3, peers: tuple[str, ...] | None = None) -> Asked:
-        return Asked(quick=quick, runs=runs, peers=peers)
+    def options(
+        *, quick: bool = False, runs: int = 3, peers: tuple[str, ...] | None = None
+    ) -> RunOptions:
+        return RunOptions(quick=quick, runs=runs, peers=peers)
 
-    assert asked().is_full
-    assert not asked(quick=True).is_full
-    assert not asked(runs=2).is_full
-    assert not asked(peers=("repid",)).is_full
+    assert options().is_full
+    assert not options(quick=True).is_full
+    assert not options(runs=2).is_full
+    assert not options(peers=("repid",)).is_full

@@ -7,13 +7,13 @@ import pytest
 
 from bench.__main__ import publish
 from bench.harness import command, engines
-from bench.harness.command import Asked
+from bench.harness.command import RunOptions
 from bench.report import report, report_merge, summary
 from bench.report.figures import Book
 from tests.support.bench.bench_figures import add, full_report, who
 
 ASKED = ["plans", "triggers"]
-FULL = Asked(quick=False, runs=3, peers=None)
+FULL = RunOptions(quick=False, runs=3, peers=None)
 LATER = "2031-02-03T00:00:00+00:00"
 
 
@@ -24,13 +24,13 @@ def again(*questions: str, full: bool = False) -> dict[str, Any]:
         case: dict[str, Any] = {"tasks": 10_000, "max_concurrency": 0}
         add(book, question, who("holdfast", "redis"), [7.0], **case)
         add(book, question, who("holdfast", "redis"), [70.0], "plain", **case)
-    measured = {"measured_at": LATER, "commit": "abc1234", "versions": {"redis": "8"}}
+    facts = {"measured_at": LATER, "commit": "abc1234", "versions": {"redis": "8"}}
     return {
         **full_report(),
         "taken_at": LATER,
         "full": full,
         "engines": {"holdfast": {"version": "2", "settings": {"best": "new"}}},
-        "questions": dict.fromkeys(questions, measured),
+        "questions": dict.fromkeys(questions, facts),
         "figures": [figure.to_dict() for figure in book],
     }
 
@@ -41,7 +41,7 @@ def of(found: dict[str, Any], *questions: str) -> list[Any]:
 
 def test_what_was_not_asked_again_stays_with_its_day() -> None:
     old = full_report()
-    whole = report_merge.merged(old, again("plans"), ["plans"])
+    whole = report_merge.merge(old, again("plans"), ["plans"])
 
     others = {one["question"] for one in old["figures"]} - {"plans"}
     assert of(whole, *others) == of(old, *others)
@@ -53,7 +53,7 @@ def test_what_was_not_asked_again_stays_with_its_day() -> None:
 
 def test_what_was_asked_again_takes_the_place_of_the_old() -> None:
     new = again("plans")
-    whole = report_merge.merged(full_report(), new, ["plans"])
+    whole = report_merge.merge(full_report(), new, ["plans"])
 
     assert of(whole, "plans") == of(new, "plans")
     assert whole["questions"]["plans"]["measured_at"] == LATER
@@ -63,14 +63,14 @@ def test_what_was_asked_again_takes_the_place_of_the_old() -> None:
 
 def test_a_question_without_an_answer_keeps_the_old_one() -> None:
     old = full_report()
-    whole = report_merge.merged(old, again("plans"), ASKED)
+    whole = report_merge.merge(old, again("plans"), ASKED)
     assert of(whole, "triggers") == of(old, "triggers") != []
     assert whole["questions"]["triggers"]["measured_at"] == old["taken_at"]
 
 
 def test_a_second_merge_leaves_the_day_of_the_first() -> None:
-    first = report_merge.merged(full_report(), again("plans"), ["plans"])
-    second = report_merge.merged(first, again("triggers"), ["triggers"])
+    first = report_merge.merge(full_report(), again("plans"), ["plans"])
+    second = report_merge.merge(first, again("triggers"), ["triggers"])
     assert second["questions"]["plans"] == first["questions"]["plans"]
     assert second["questions"]["drain"] == {
         "measured_at": full_report()["taken_at"],
@@ -79,9 +79,9 @@ def test_a_second_merge_leaves_the_day_of_the_first() -> None:
 
 
 def test_the_report_says_of_each_question_when_and_on_what() -> None:
-    whole = report_merge.merged(full_report(), again("plans"), ["plans"])
-    assert report.measured(whole, "drain") == "Measured on 2030-01-01."
-    assert report.measured(whole, "plans") == (
+    whole = report_merge.merge(full_report(), again("plans"), ["plans"])
+    assert report.format_measured_at(whole, "drain") == "Measured on 2030-01-01."
+    assert report.format_measured_at(whole, "plans") == (
         "Measured on 2031-02-03, at commit abc1234, with redis 8."
     )
     assert "at commit abc1234" in "\n".join(report.markdown(whole))
@@ -100,12 +100,12 @@ def test_some_questions_of_a_run_that_is_otherwise_full_are_published(tmp_path: 
 @pytest.mark.parametrize(
     "asked",
     [
-        Asked(quick=True, runs=3, peers=None),
-        Asked(quick=False, runs=1, peers=None),
-        Asked(quick=False, runs=3, peers=("repid",)),
+        RunOptions(quick=True, runs=3, peers=None),
+        RunOptions(quick=False, runs=1, peers=None),
+        RunOptions(quick=False, runs=3, peers=("repid",)),
     ],
 )
-def test_a_lesser_run_changes_nothing_that_is_published(tmp_path: Path, asked: Asked) -> None:
+def test_a_lesser_run_changes_nothing_that_is_published(tmp_path: Path, asked: RunOptions) -> None:
     summary.write(full_report(), tmp_path)
     before = (tmp_path / "summary.json").read_bytes()
     assert publish(again(*ASKED), ASKED, asked, results=tmp_path, docs=tmp_path) == "quick"
@@ -136,6 +136,6 @@ def test_no_environment_is_made_for_peers_that_nobody_asks(
         return [], {}
 
     monkeypatch.setattr(engines, "peers", peers)
-    with command.opened(FULL, questions):
+    with command.open_bench(FULL, questions):
         pass
     assert asked == [names]

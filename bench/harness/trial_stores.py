@@ -36,14 +36,14 @@ def postgres_settings() -> str:
     return ", ".join(one.replace("=", " ") for one in (*POSTGRES_DEFAULTS, *said))
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class TrialStore(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     url: str
     redis: RedisServer | None = None
 
 
-class Places:
-    """``with Places() as places, places.open("redis") as place: place.url``"""
+class TrialStores:
+    """Open the empty stores of trials: ``trial_stores.open("redis")`` yields one with its URL."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -56,22 +56,22 @@ class Places:
         self._stack.close()
 
     @contextmanager
-    def open(self, store: str, *, apart: bool = False) -> Iterator[Place]:
-        """Open an empty store; with ``apart`` it shares no server with another open place."""
+    def open(self, store: str, *, apart: bool = False) -> Iterator[TrialStore]:
+        """Open an empty store; with ``apart`` it shares no server with another trial."""
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
             if store == "redis":
                 with redis_server() as server:
-                    yield Place(store=store, url=f"{server.url}/0", redis=server)
+                    yield TrialStore(store=store, url=f"{server.url}/0", redis=server)
             elif store == "sqlite":
-                yield Place(store=store, url=f"sqlite:///{folder}/tasks.db")
+                yield TrialStore(store=store, url=f"sqlite:///{folder}/tasks.db")
             elif apart:
                 with PostgresServer(Path(folder), binaries=ready_binaries()) as postgres:
-                    yield Place(store=store, url=postgres.fresh_url())
+                    yield TrialStore(store=store, url=postgres.fresh_url())
             else:
-                yield Place(store=store, url=self.postgres().fresh_url())
+                yield TrialStore(store=store, url=self.postgres().fresh_url())
 
     def folder(self, prefix: str) -> Path:
-        """Return a new folder that exists as long as the places do."""
+        """Return a new folder that exists as long as these stores do."""
         return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
 
     def postgres(self) -> PostgresServer:
