@@ -12,8 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailable
-from verify.chaos import ledger
 from verify.chaos.ledger import Ledger, LineKind
+from verify.chaos.ledger import read as read_ledger
 from verify.chaos.processes import end_if_orphaned, parent_now
 from verify.chaos.round_plan import RoundPlan, do_nothing
 from verify.chaos.witness import open_witnessed
@@ -56,9 +56,9 @@ class Cast(Generic[W]):
         await _run_worker(declared.app, plan, name)
 
     async def submit(self, plan: RoundPlan, name: str) -> None:
-        declared, book = await (self.open_to_submit or self.open)(plan, name)
+        declared, ledger = await (self.open_to_submit or self.open)(plan, name)
         async with declared.app as app:
-            await _submit_each(plan, book, self.new_orders(plan, declared))
+            await _submit_each(plan, ledger, self.new_orders(plan, declared))
             await app.store.close()
 
     async def operate(self, plan: RoundPlan, name: str) -> None:
@@ -73,8 +73,8 @@ def opener(declare: Callable[[RoundPlan, Ledger, Any], W]) -> OpenWork[W]:
     """Return a function that opens the store behind the witness and declares the work on it."""
 
     async def open_work(plan: RoundPlan, name: str) -> tuple[W, Ledger]:
-        store, book = await open_witnessed(plan, name)
-        return declare(plan, book, store), book
+        store, ledger = await open_witnessed(plan, name)
+        return declare(plan, ledger, store), ledger
 
     return open_work
 
@@ -117,9 +117,9 @@ class Orders(Generic[T]):
     ahead_share: float  # of all orders: so many are sent before there is any harm
 
 
-async def _submit_each(plan: RoundPlan, book: Ledger, orders: Orders[T]) -> None:
+async def _submit_each(plan: RoundPlan, ledger: Ledger, orders: Orders[T]) -> None:
     """Go on where the last submitter was killed, and send again some of what was answered."""
-    answered = {line.key for line in ledger.read(plan.folder, "submitter-*")}
+    answered = {line.key for line in read_ledger(plan.folder, "submitter-*")}
     todo, parent = orders.todo, parent_now()
     first = next((n for n, (key, _) in enumerate(todo) if key not in answered), len(todo))
     for start in range(max(0, first - orders.again), len(todo), orders.burst):
@@ -127,7 +127,7 @@ async def _submit_each(plan: RoundPlan, book: Ledger, orders: Orders[T]) -> None
             await asyncio.sleep(POLL_SECONDS)
             end_if_orphaned(parent)
         burst = todo[start : start + orders.burst]
-        await asyncio.gather(*(_send(book, orders, key, order) for key, order in burst))
+        await asyncio.gather(*(_send(ledger, orders, key, order) for key, order in burst))
     plan.submitted.set()
 
 
@@ -137,14 +137,14 @@ def _count_allowed(plan: RoundPlan, orders: Orders[T]) -> float:
     return min(len(orders.todo) * ahead, len(orders.todo) - orders.burst)
 
 
-async def _send(book: Ledger, orders: Orders[T], key: str, order: T) -> None:
+async def _send(ledger: Ledger, orders: Orders[T], key: str, order: T) -> None:
     while True:
         try:
             record_id = await orders.send(order)
         except StoreUnavailable:
             await asyncio.sleep(POLL_SECONDS)
         else:
-            book.write(LineKind.ACK, task=record_id, key=key)
+            ledger.write(LineKind.ACK, task=record_id, key=key)
             return
 
 

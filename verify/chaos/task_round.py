@@ -24,8 +24,8 @@ AHEAD_SHARE = 0.2
 PAUSE_SHARE = 0.5  # of the operator's polls
 
 
-def declare_work(plan: RoundPlan, book: Ledger, store: Store) -> TaskWork:
-    return declare(store, book, lease_seconds=plan.lease_seconds)
+def declare_work(plan: RoundPlan, ledger: Ledger, store: Store) -> TaskWork:
+    return declare(store, ledger, lease_seconds=plan.lease_seconds)
 
 
 def new_orders(plan: RoundPlan, declared: TaskWork) -> Orders[ChaosOrder]:

@@ -122,17 +122,17 @@ class TriggerWork:
 
 async def open_with_jumps(plan: RoundPlan, name: str) -> tuple[TriggerWork, Ledger]:
     clock = JumpingClock(name, began=plan.began, seed=plan.seed)
-    store, book = await open_witnessed(plan, name, clock)
-    clock.on_jump = lambda offset: book.write(LineKind.JUMP, asked=offset)
-    return declare(store, clock, lease_seconds=plan.lease_seconds), book
+    store, ledger = await open_witnessed(plan, name, clock)
+    clock.on_jump = lambda offset: ledger.write(LineKind.JUMP, asked=offset)
+    return declare(store, clock, lease_seconds=plan.lease_seconds), ledger
 
 
 async def open_on_time(plan: RoundPlan, name: str) -> tuple[TriggerWork, Ledger]:
     """Open the store with the true time, to make the triggers: in a round with a first fire time
     that is minutes ahead, nothing would fire."""
     clock = SystemClock()
-    store, book = await open_witnessed(plan, name, clock)
-    return declare(store, clock, lease_seconds=plan.lease_seconds), book
+    store, ledger = await open_witnessed(plan, name, clock)
+    return declare(store, clock, lease_seconds=plan.lease_seconds), ledger
 
 
 def declare(store: Store, clock: Clock, *, lease_seconds: float) -> TriggerWork:

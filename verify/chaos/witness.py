@@ -36,8 +36,8 @@ PROXIED_OF = 3  # one in three reaches the store directly
 class WitnessedTasks:
     """The tasks of a store, with a line for each beat and each refused write."""
 
-    def __init__(self, tasks: TaskStore, book: Ledger) -> None:
-        self._tasks, self._ledger = tasks, book
+    def __init__(self, tasks: TaskStore, ledger: Ledger) -> None:
+        self._tasks, self._ledger = tasks, ledger
         self.insert, self.claim, self.leave = tasks.insert, tasks.claim, tasks.leave
         self.expire, self.promote = tasks.expire, tasks.promote
 
@@ -71,9 +71,9 @@ class WitnessedTriggers:
     """The triggers of a store, with a line for each claim and each refused write. Leases last as
     long as those of the round, not the half minute that schedulers ask for."""
 
-    def __init__(self, triggers: TriggerStore, book: Ledger, lease_seconds: float) -> None:
+    def __init__(self, triggers: TriggerStore, ledger: Ledger, lease_seconds: float) -> None:
         self._triggers = triggers
-        self._ledger = book
+        self._ledger = ledger
         self._lease_seconds = lease_seconds
         self._holds = False
         self.find, self.find_all = triggers.find, triggers.find_all
@@ -120,8 +120,8 @@ class WitnessedPlans:
     """The plans of a store, with a line for each one that a driver is handed, and for each write
     of a driver."""
 
-    def __init__(self, plans: PlanStore, book: Ledger) -> None:
-        self._plans, self._ledger = plans, book
+    def __init__(self, plans: PlanStore, ledger: Ledger) -> None:
+        self._plans, self._ledger = plans, ledger
         self.create, self.renew, self.wake = plans.create, plans.renew, plans.wake
         self.load, self.find, self.tasks = plans.load, plans.find, plans.tasks
         self.members, self.events = plans.members, plans.events
@@ -152,12 +152,12 @@ async def open_witnessed(
 ) -> tuple[Store, Ledger]:
     """Open the store of a round behind the witness, and the ledger of this process."""
     plan.sabotage()
-    book = Ledger(plan.folder, name)
+    ledger = Ledger(plan.folder, name)
     store = await _open_store(plan, name, clock)
-    return _wrap_store(store, book, plan.lease_seconds), book
+    return _wrap_store(store, ledger, plan.lease_seconds), ledger
 
 
-def _wrap_store(store: Store, book: Ledger, lease_seconds: float) -> Store:
+def _wrap_store(store: Store, ledger: Ledger, lease_seconds: float) -> Store:
     async def wait(topic: Topic, ticket: int, *, timeout: float) -> None:
         if topic is Topic.DUE:
             timeout = min(timeout, DUE_SECONDS)
@@ -165,9 +165,9 @@ def _wrap_store(store: Store, book: Ledger, lease_seconds: float) -> Store:
 
     return WrappedStore(
         store,
-        tasks=WitnessedTasks(store.tasks, book),
-        plans=WitnessedPlans(store.plans, book),
-        triggers=WitnessedTriggers(store.triggers, book, lease_seconds),
+        tasks=WitnessedTasks(store.tasks, ledger),
+        plans=WitnessedPlans(store.plans, ledger),
+        triggers=WitnessedTriggers(store.triggers, ledger, lease_seconds),
         wait=wait,
     )
 
