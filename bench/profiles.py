@@ -1,9 +1,9 @@
-"""Where the time of a drain and of workflows goes: `python -m bench.profiles`.
+"""A profile of a drain and of workflows: `python -m bench.profiles`.
 
-Holdfast alone, one worker in this process, on Redis and on SQLite; written to
-bench/results/profile.md. The profiler makes Python about twice as slow, so CPU time is taken from
-runs without it, and the profile tells only the shares. What the server spends is told by itself
-(INFO cpu, INFO commandstats).
+Holdfast runs alone, with one worker in this process, on Redis and on SQLite. The profile is written
+to bench/results/profile.md. The profiler makes Python about twice as slow, so CPU time is taken
+from runs without it, and the profile gives only the shares. The server reports its own time (INFO
+cpu, INFO commandstats).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ async def _cpu_seconds_of(run: Callable[[], Any], profile: cProfile.Profile | No
     return spent
 
 
-# -- what is told
+# -- the text
 
 
 def _format_spent(spent: Spent) -> list[str]:

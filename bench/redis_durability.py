@@ -1,4 +1,4 @@
-"""What is lost of what was answered: `python -m bench.redis_durability`.
+"""The loss of answered submits when a server dies: `python -m bench.redis_durability`.
 
 A server is killed (SIGKILL) under load at a random moment and started again, for each way of
 keeping data; a primary is killed under load and its replica promoted by Sentinels, in step and cut
@@ -60,7 +60,7 @@ FAILOVERS: list[tuple[str, Config, bool]] = [
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one kill."""
+    """The loss by one kill, or by several together."""
 
     answered: int  # submits
     gone: int  # of these
@@ -104,7 +104,7 @@ class Submitters:
         return missing
 
     async def submit_once(self) -> None:
-        """As soon as somebody takes it."""
+        """Submit one batch as soon as the store accepts it."""
         for _ in range(BACK_TRIES):
             if await self._try_submit():
                 return
@@ -153,7 +153,7 @@ async def after_failover(config: Config, chance: random.Random, *, cut_off: bool
 
 
 def _cut_off(primary: RedisServer) -> None:
-    """Its replica is thrown out and cannot log in again."""
+    """Disconnect the replica of this primary, which cannot log in again."""
     with ServerView(primary) as view:
         view.ask("ACL", "SETUSER", "replica", "off")
         view.ask("CLIENT", "KILL", "TYPE", "replica")

@@ -1,4 +1,4 @@
-"""How memory and time grow with what waits: `python -m bench.redis_growth` (`make bench-redis`).
+"""Growth of memory and time with the backlog: `python -m bench.redis_growth` (`make bench-redis`).
 
 For one tenant, many tenants and none, on a server of its own each: bytes of a waiting task by kind
 of key; server time of a claim and of a finish with few and with all tasks waiting; how long single
@@ -44,7 +44,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found for one load."""
+    """The measurements of one load."""
 
     load: Load
     tasks: int
@@ -95,7 +95,7 @@ class Run:
         )
 
     async def _warm_up(self) -> None:
-        """What is made once and stays: scripts, groups, counts, and what the server counts by."""
+        """Make what is made once and stays: scripts, groups, counts and the server's own tables."""
         async with open_store(self._url) as store:
             hand = RedisBatchWorker(store, self._load, self._numbers)
             await self._fill(hand, BATCH)
@@ -108,7 +108,7 @@ class Run:
     async def _compare(
         self, hand: RedisBatchWorker
     ) -> tuple[dict[str, list[ScriptTime]], dict[str, list[ScriptTime]]]:
-        """In turns with a server where few wait: what else the machine does, both have to bear."""
+        """Measure in turn with a server where few wait: both bear the machine's other load."""
         rounds = -(-self._sizes.steady // BATCH)
         load = self._load.over(self._sizes.few // 4)  # there, too, a tenant has several waiting
         with RedisServer() as server, ServerView(server) as view:
@@ -168,7 +168,7 @@ class Run:
         self._seen[verb].append(msgspec.structs.replace(script, tasks=tasks))
 
     def _by_kind(self, tasks: int) -> dict[str, float]:
-        """The newest are sampled."""
+        """Return the bytes per task by kind of key, from samples of the newest."""
         tenants = min(self._load.tenants, tasks)
         ids = self._ids[-min(SAMPLES, tasks // BATCH) :]
         found = self._view.bytes_by_kind(

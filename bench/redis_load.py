@@ -27,7 +27,7 @@ NO_LIMIT = 1 << 40
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What kind of tasks: over how many tenants (0: none), and whether each has a key."""
+    """The kind of the tasks: over how many tenants (0: none), and whether each has a key."""
 
     name: str
     tenants: int = 0
@@ -45,7 +45,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_store(url: str, *, ahead_seconds: float = 0.0) -> AsyncIterator[RedisStore]:
-    """A store; with ``ahead_seconds``, one to whom it is that much later."""
+    """Open a store; with ``ahead_seconds`` its clock is that much later."""
     clock = SystemClock()
 
     def later() -> tuple[float, float]:
@@ -109,7 +109,7 @@ class RedisBatchWorker:
 
 
 async def prune_tombstones(url: str) -> int:
-    """As if their day were over."""
+    """Prune the tombstones as if their day were over."""
     async with open_store(url, ahead_seconds=2.0 * TOMBSTONE_SECONDS) as store:
         return await store.admin.prune(
             Kept.TOMBSTONES, older_than_seconds=0.0, limit=NO_LIMIT, dry_run=False

@@ -1,4 +1,4 @@
-"""What a Redis server says about itself: memory, keys, and the time of each script."""
+"""The view of a Redis server on itself: memory, keys, and the time of each script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be as before when all work is done (R1)."""
+    """The state that must be as before when all work is done (R1)."""
 
     used_bytes: int
     keys: int
@@ -74,14 +74,14 @@ class ServerView:
         return int(self._info("memory", "used_memory"))
 
     async def time_script(self, script: Awaitable[T]) -> tuple[T, ScriptTime]:
-        """Its answer, and what the one script that it ran took the server."""
+        """Return the answer of a call, and the server's time for the one script that it ran."""
         wall, cpu = self._wall_micros(), self._cpu_micros()
         answer = await script
         cpu, wall = self._cpu_micros() - cpu, self._wall_micros() - wall
         return answer, ScriptTime(cpu_micros=cpu or wall, wall_micros=wall)
 
     def state(self) -> State:
-        """When the server has come to rest."""
+        """Return the state as soon as the server's memory does not change any more."""
         stream = self._keys("tasks")
         keys = self.ask("DBSIZE")
         pending = self.ask("XPENDING", stream, GROUP)[0]
@@ -98,7 +98,7 @@ class ServerView:
     def bytes_by_kind(
         self, *, tasks: int, ids: Sequence[str], tenants: Sequence[str], tenants_in_all: int
     ) -> dict[str, float]:
-        """Per task, from samples: of the keys of a task, of a tenant, and of all tasks."""
+        """Return bytes per task, sampled for the keys of a task, a tenant and all tasks."""
         of_task = {k: self._mean(k, ids) for k in ("task", "payload", "result", "events")}
         of_tenant = {
             k: self._mean(k, tenants) * tenants_in_all / tasks
@@ -113,12 +113,12 @@ class ServerView:
         return sum(map(self._memory, names)) / max(1, len(names))
 
     def _wall_micros(self) -> int:
-        """Of all scripts so far."""
+        """Return the elapsed time of all scripts so far."""
         found = _SCRIPTS.search(self.ask("INFO", "commandstats"))
         return int(found[1]) if found else 0
 
     def _cpu_micros(self) -> float:
-        """Of the thread that runs them; 0 where the system does not tell."""
+        """Return the CPU time of the thread that runs scripts; 0 where the system hides it."""
         try:
             return int(self._cpu.read_text().split()[0]) / 1000
         except OSError:

@@ -32,7 +32,7 @@ def possible() -> bool:
 
 @contextmanager
 def slow_disk() -> Iterator[None]:
-    """Servers that are started meanwhile have one."""
+    """Give a slow disk to the servers that are started meanwhile."""
     named = os.environ.get(SERVER_VARIABLE)
     with tempfile.TemporaryDirectory(prefix="holdfast-slow-disk-") as folder:
         os.environ[SERVER_VARIABLE] = str(_write_wrapper(find_server(), Path(folder)))

@@ -93,6 +93,12 @@ def test_docstrings_can_be_read_alone() -> None:
     assert_none(vocabulary.dangling_docstrings())
 
 
+@pytest.mark.parametrize("text", ["Of one kill.", "``lag``: in seconds.", "None: no such id."])
+def test_half_a_sentence_is_found_at_the_start_of_a_docstring(text: str) -> None:
+    assert vocabulary.dangling_opener(text)
+    assert not vocabulary.dangling_opener(f"Return {text}")
+
+
 def test_functions_say_what_they_do_to_what() -> None:
     assert_none(vocabulary.dangling_functions())
 

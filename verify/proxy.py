@@ -53,7 +53,7 @@ class Proxy:
         odds: Mapping[Harm, float] | None = None,
         delay_seconds: tuple[float, float] = (0.05, 0.3),
     ) -> None:
-        """``listen``: a bound socket to use instead of a free port of loopback."""
+        """Forward to ``host`` and ``port`` from a free port of loopback, or from ``listen``."""
         self.dealt: Counter[Harm] = Counter()
         self.wanted: Counter[Harm] = Counter()  # commanded, and not dealt yet
         self._target = host, port

@@ -120,9 +120,9 @@ class Bench:
         return next(one for one in (self.ours, *self.peers) if one.name == who.engine)
 
     def whos(self, ability: str, *settings: str) -> list[Who]:
-        """All who can, our own first, on each of their stores.
+        """Return all engines that can do this on each of their stores, ours first.
 
-        In a quick run, peers made for workflows are asked what they were made for.
+        A quick run asks peers that were made for workflows only about workflows.
         """
         found = []
         for engine in (self.ours, *self.peers):
@@ -181,7 +181,7 @@ class Bench:
 
 
 def alternating(cases: Sequence[Case]) -> list[Case]:
-    """Ours between the peers', evenly: so that both bear alike what else the machine does.
+    """Order our cases evenly between the peers', so that both bear the machine's other load alike.
 
     Each case comes at least once. If the others have many more, our first runs again between them,
     but only once for a few of theirs.
@@ -212,7 +212,7 @@ def new_board(size: int) -> Iterator[tuple[Path, Board]]:
 
 
 def clear(path: Path, size: int) -> None:
-    """Empty the store while others have it open."""
+    """Empty the board while others have it open."""
     with path.open("r+b") as file:
         file.write(bytes(18 * size))
 

@@ -1,4 +1,4 @@
-"""A worker's hands on any store: submits, claims and finishes in batches, through the port."""
+"""A worker without stages on any store: it submits, claims and finishes through the port."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BatchWorker:
             assert all(isinstance(answer, Inserted) for answer in answers), answers
 
     async def end(self, number: int) -> float:
-        """Claim and finish so many; the seconds that the store took for it."""
+        """Claim and finish so many tasks; return the seconds that the store took."""
         seconds, ended = 0.0, 0
         while ended < number:
             begun = time.perf_counter()

@@ -1,7 +1,7 @@
-"""What is measured in which order, and how long each part of it may take.
+"""The plan of a run: the order of the measurements, and how long each part may take.
 
-What a goal needs comes first, from all questions; what else is good to know has the time that is
-left. So no question is starved by one before it, and every goal has its runs.
+The cases that a goal needs come first, from all questions; the others have the time that is left.
+So no question is starved by one before it, and every goal has its runs.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def without_places(text: str) -> str:
 
 
 class ChildProcess:
-    """``with Process(command) as process``: afterwards its whole group is gone."""
+    """A process in a group of its own; the whole group is gone when the ``with`` block ends."""
 
     def __init__(
         self, command: Sequence[str | Path], *, extra: Mapping[str, str] | None = None
@@ -143,7 +143,7 @@ _ENDED = threading.Event()
 
 
 def end_all() -> None:
-    """The groups of all that run, whichever thread waits for them; none is started any more."""
+    """End the groups of all running processes, and start none any more."""
     _ENDED.set()
     for process in list(_LIVE):
         process.end_group()
@@ -152,7 +152,7 @@ def end_all() -> None:
 def call(
     command: Sequence[str | Path], *, seconds: float, extra: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Run to the end, and the answer; :class:`CaseFailed` if it ends badly or not in time."""
+    """Run the command and return its answer; raise if it ends badly or not in time."""
     with ChildProcess(command, extra=extra) as process:
         ended = process.wait(seconds)
         if ended is None:
@@ -163,7 +163,7 @@ def call(
 
 
 def resident_kb(group: int) -> int:
-    """Memory of all processes of a group, as Linux tells it; 0 where nobody tells."""
+    """Return the memory of all processes of a group; 0 where the system does not report it."""
     total = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -176,7 +176,7 @@ async def _stages(options: Options) -> float:
 
 
 def verify(options: Options) -> dict[str, Any]:
-    """What the store itself says has become of the tasks."""
+    """Return how many tasks the store has in each status."""
 
     async def count_by_status() -> dict[str, Any]:
         app = Holdfast(options.url)

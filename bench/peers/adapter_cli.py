@@ -39,7 +39,7 @@ class TooSlow(TimeoutError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the harness asks for."""
+    """The options with which the harness calls an adapter."""
 
     role: str
     url: str

@@ -1,8 +1,8 @@
-"""What the tasks of a benchmark write down, and what the harness reads: one file, shared as memory.
+"""The board on which tasks mark their start and end: one file, shared as memory.
 
-Every engine is measured by the same few bytes: each task marks its own place when it starts and
-when it is done, whatever process it runs in. Nothing but the standard library is used here: this
-module is imported in the environment of each peer.
+Every engine is measured by the same few bytes: each task marks its own when it starts and when it
+is done, whatever process it runs in, and the harness reads them. Nothing but the standard library
+is used here: this module is imported in the environment of each peer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Board:
         self._count(self._dones + number, self._done_at + 8 * number, first=False)
 
     def mark(self, number: int) -> None:
-        """Started and done: the whole body of a task that does nothing."""
+        """Mark start and end at once: the whole body of a task that does nothing."""
         self.start(number)
         self.done(number)
 
@@ -65,11 +65,11 @@ class Board:
         return self.size - self._map[: self.size].count(b"\0")
 
     def dones(self) -> bytes:
-        """How often each was done."""
+        """Return how often each task was done, one byte for each."""
         return self._map[self._dones : self._dones + self.size]
 
     def started_at(self, number: int) -> int | None:
-        """Nanoseconds of the machine's monotonic clock."""
+        """Return nanoseconds of the machine's monotonic clock, or None before the start."""
         return self._time(self._started_at, number)
 
     def done_at(self, number: int) -> int | None:
@@ -80,7 +80,7 @@ class Board:
         return at or None
 
     def span_seconds(self) -> float:
-        """From the first start to the last end."""
+        """Return the seconds from the first start to the last end."""
         starts = self._times(self._started_at)
         ends = self._times(self._done_at)
         return (max(ends) - min(starts)) / 1e9

@@ -1,4 +1,4 @@
-"""Waiting for what tasks mark on the board, with a limit."""
+"""A bounded wait for the marks of tasks on the board."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POLL_SECONDS = 0.02
 def wait_done(
     board: Board, crew: Sequence[ChildProcess], *, seconds: float, tasks: int | None = None
 ) -> None:
-    """:class:`CaseFailed` if not so many (else all) are done in time, or a worker ends before."""
+    """Wait until so many tasks (by default all) are done; fail at the limit or a worker's end."""
     wanted, ends_at = board.size if tasks is None else tasks, time.monotonic() + seconds
     while board.count_done() < wanted:
         require_alive(crew)

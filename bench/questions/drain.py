@@ -1,8 +1,8 @@
-"""How many no-op tasks a second are taken from a full queue: `python -m bench.questions.drain`.
+"""The rate at which a full queue of no-op tasks is drained: `python -m bench.questions.drain`.
 
 All tasks are submitted first, then the worker processes start; the rate is tasks over the time
-from the first start to the last end on the board. Who is not done when the limit is reached has
-the rate of what he did until then. Of ours the store must say in the end that all are completed.
+from the first start to the last end on the board. An engine that is not done at the
+limit has the rate of what it did until then. Our store must report all tasks completed in the end.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def parts(bench: Bench) -> list[Part]:
 
 
 def _after_warm_up(bench: Bench, case: Case) -> Case:
-    """Not counted: the first of all pays for cold caches."""
+    """Run once uncounted before the first case, which would pay for cold caches."""
     warm: list[CaseResult] = []
 
     def run() -> CaseResult:
@@ -110,7 +110,7 @@ def _case(
 
 
 def _amount(who: Who) -> int:
-    """Who is slow gets fewer, so that he too comes to an end."""
+    """Return the number of tasks; slow engines get fewer, so that they, too, come to an end."""
     return FEWER.get(who.engine, FEWER_PLAIN.get(who.engine, FEW) if _plain(who) else FEW)
 
 

@@ -1,6 +1,6 @@
-"""How far from bare: `python -m bench.questions.floor`.
+"""The distance of our engine from its bare writes: `python -m bench.questions.floor`.
 
-What our engine writes while it drains, takes submits in bulk and runs stages is noted once on each
+The writes of our engine while it drains, takes bulk submits and runs stages are noted once on each
 store and then sent again bare (`bench/harness/bare_redis.py`, `bare_sqlite.py`), in turn with the
 engine itself. The floor has the writes only: no reads, no scripts, no decisions, no user code, and
 one process. After each replay the store must say the same of its tasks as after the real run.
@@ -39,7 +39,7 @@ UNIT = {"drain": "tasks/s", "submit": "tasks/s", "stages": "stages/s"}
 
 
 class Thing(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is done, so and so often, on a store."""
+    """An amount of work of one kind on a store."""
 
     what: str  # of WHATS
     store: str
@@ -48,7 +48,7 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> int:
-        """What is counted: tasks or stages."""
+        """Return the number of tasks or stages that are counted."""
         return self.workflows * STAGES if self.what == "stages" else self.tasks
 
     @property
@@ -63,7 +63,7 @@ class Thing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bare(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send again, and what the store must say in the end."""
+    """The writes to send again, and the statuses that the store must report in the end."""
 
     what: Any  # Commands, Statements
     statuses: dict[str, int]
@@ -77,7 +77,7 @@ def parts(bench: Bench) -> list[Part]:
 
 
 def cases(bench: Bench, thing: Thing, folder: Path) -> list[Case]:
-    """Ours, and the floor."""
+    """Return the case of our engine and the case of the floor."""
     bares: list[Bare] = []  # made when it is first needed
     runs = {
         OURS: partial(_real, bench, thing),
@@ -119,7 +119,7 @@ def _measure_replay(bench: Bench, thing: Thing, bares: list[Bare], folder: Path)
 
 
 def _replay(bench: Bench, thing: Thing, bare: Bare) -> tuple[float, int]:
-    """Seconds, and on SQLite the rows that were changed."""
+    """Return the seconds, and on SQLite the number of changed rows."""
     rows = 0
     with bench.trial_stores.open(thing.store) as trial:
         if thing.store == "redis":
@@ -164,7 +164,7 @@ def _statements(
 
 
 def _run(bench: Bench, thing: Thing, trial: TrialStore, script: str, extra: dict[str, str]) -> None:
-    """What is recorded, once, by the engine itself."""
+    """Run once, by the engine itself, what is recorded."""
     engine = msgspec.structs.replace(bench.ours, script=OUR_FOLDER / script)
     if thing.what != "drain":
         command = engine.command(thing.what, url=trial.url, **thing.asked)
@@ -191,7 +191,7 @@ def _note(bare: Bare, thing: Thing, rows: int) -> str:
 
 
 def written_in(notes: Sequence[str]) -> dict[str, float]:
-    """Out of such notes: what was written for each task or stage, by unit."""
+    """Return from such notes how much was written for each task or stage, by unit."""
     found = [pair for note in notes for pair in _WRITTEN.findall(note)]
     return {unit: float(number.replace(",", "")) for number, unit in found}
 

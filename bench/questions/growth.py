@@ -1,10 +1,10 @@
-"""Whether a task costs more when many wait or are done: `python -m bench.questions.growth`.
+"""The cost of a task when many wait or are done: `python -m bench.questions.growth`.
 
-Claim and finish through the store port, in batches of 128, with 1 000, 100 000 and 1 000 000
-waiting and with 1 000 000 settled, which stay for 30 days as they do for users. At each size a
-second store, in which 1 000 wait (and, beside the settled, none is settled at first), does the same
-in turn, so that both bear alike what else the machine does; each value is the rate of one of
-several such rounds.
+Tasks are claimed and finished through the store port, in batches of 128, with 1 000, 100 000 and
+1 000 000 waiting and with 1 000 000 settled, which stay for 30 days as they do for users. At each
+size a second store, in which 1 000 wait (and, beside the settled, none is settled at first), does
+the same in turn, so that both bear alike what else the machine does; each value is the rate of one
+of several such rounds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def _open_worker(stack: AsyncExitStack, bench: Bench, store: str) -> Batch
 
 
 async def _in_turn(few: BatchWorker, many: BatchWorker) -> tuple[list[float], list[float]]:
-    """Rates of the one and of the other; the number that waits stays."""
+    """Return the rates of both stores; the number of waiting tasks stays."""
     rates: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
         for hand, found in zip((few, many), rates, strict=True):
@@ -98,7 +98,7 @@ def _check(ends_at: float) -> None:
 def _note(
     bench: Bench, who: Who, case: dict[str, int], rates: tuple[list[float], list[float]]
 ) -> None:
-    """Beside each size stands what the small store did in the same minutes."""
+    """Note the rate of each size, with the rate of the small store in the same minutes."""
     for measure, values in zip(("beside", "rate"), rates, strict=True):
         bench.book.figure(NAME, who, case, measure, "tasks/s").values.extend(values)
 

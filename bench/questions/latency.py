@@ -1,4 +1,4 @@
-"""How long a task waits on an idle system: `python -m bench.questions.latency`.
+"""The time that a task waits on an idle system: `python -m bench.questions.latency`.
 
 One worker process runs; another process submits one task at a time, with 2–10 ms of rest between,
 and both the time to its start and, where there is one, to its result are taken. The worker has

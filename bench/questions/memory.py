@@ -1,7 +1,8 @@
-"""What a worker and a waiting task take of memory: `python -m bench.questions.memory`.
+"""The memory of a worker and of a waiting task: `python -m bench.questions.memory`.
 
-The worker's resident memory two seconds after its start, and the most while it drains 10 000 tasks.
-On Redis also the bytes that the server holds for each waiting task, and for each that is done.
+Measured are the worker's resident memory two seconds after its start and its peak while it drains
+10 000 tasks, and on Redis the bytes that the server holds for each waiting task and for each that
+is done.
 """
 
 from __future__ import annotations

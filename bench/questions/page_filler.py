@@ -124,7 +124,7 @@ class Filler:
         )
 
     async def _work(self, decided: Callable[[Task], Transition]) -> None:
-        """Until there is nothing more to do."""
+        """Claim tasks and apply the decided transitions until no task is left."""
         while claimed := await self._claim():
             await self._apply([decided(one.task) for one in claimed])
 
@@ -158,7 +158,7 @@ class Filler:
     async def _ask(
         self, ids: Sequence[str], command: Callable[[Task, operate.OperatorRequest], Transition]
     ) -> None:
-        """As a person would, who is written down."""
+        """Apply an operator's command to these tasks; the audit log records the operator."""
         for batch in _batches(ids):
             tasks = [task for task in await self._store.views.load(batch) if task is not None]
             await self._apply([command(task, self._asking()) for task in tasks])

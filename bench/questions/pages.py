@@ -1,9 +1,9 @@
-"""How long a page of a long list takes: `python -m bench.questions.pages`.
+"""The time that a page of a long list takes: `python -m bench.questions.pages`.
 
 A store has a million settled tasks and twenty thousand suspended ones, of 20 types, 3 queues and
 500 tenants, over 30 days (`page_filler.py`). Every kind of page that the API and the CLI make is
 asked for many times, each time of another type, tenant and so on, at the beginning, in the middle
-or at the end of the list. A page may be short, since a look is bounded: *tasks* is what it had.
+or at the end of the list. A page may be short, since a search is bounded: *tasks* is what it had.
 """
 
 from __future__ import annotations
@@ -166,11 +166,11 @@ class Asker:
         return ask
 
     def _cursor(self) -> str | None:
-        """Of the first page, one in the middle, or the last."""
+        """Return the cursor of the first page, of one in the middle, or of the last."""
         return self._chance.choice(self._cursors)
 
     def _span(self) -> dict[str, Any]:
-        """Any day, or the last one, in which all the suspended are."""
+        """Return the span of any day, or of the last one, which has all suspended tasks."""
         first, last = self._filled.first_at, self._filled.last_at - DAY_SECONDS
         after = self._chance.choice((self._chance.uniform(first, last), last))
         return {"updated_after": after, "updated_before": after + DAY_SECONDS + 1}
@@ -198,7 +198,7 @@ OVER_HTTP: dict[str, dict[str, str]] = {
 
 
 def over_http(service: Serving, query: dict[str, str], times: int) -> PageTimes:
-    """On one connection, kept alive."""
+    """Request the page so many times on one connection that is kept alive."""
     seconds, tasks = list[float](), list[int]()
     parts, path = urlsplit(service.url), f"/api/tasks?{urlencode(query)}"
     line = HTTPConnection(parts.hostname or "", parts.port, timeout=60)

@@ -1,4 +1,4 @@
-"""What a plan adds to its tasks: `python -m bench.questions.plans`.
+"""The cost that a plan adds to its tasks: `python -m bench.questions.plans`.
 
 A plan of 10 000 no-op tasks, each of a tenant of its own, is made with nobody there to drive it;
 then one worker starts, drives it and does its tasks, until the plan is completed: with a hundred
@@ -72,7 +72,7 @@ class Counted:
 
 
 async def drain_plain(url: str, tasks: int) -> float:
-    """Seconds for the tasks alone."""
+    """Return the seconds for the tasks alone."""
     counted = Counted(url, tasks)
     async with counted.app:
         submits = (counted.noop.submit(n, tenant=_tenant(n)) for n in range(tasks))
@@ -116,7 +116,7 @@ async def _seconds_of_info(app: Holdfast) -> float:
 
 
 async def _seconds_of_opening(app: Holdfast) -> float:
-    """What a driver that takes the plan over reads before its first step."""
+    """Return the seconds in which a driver that takes the plan over reads it."""
     begun, store = time.perf_counter(), app.store.plans
     [plan] = await store.load([PLAN])
     tasks, members = await store.tasks(PLAN), await store.members(PLAN)

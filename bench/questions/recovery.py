@@ -1,4 +1,4 @@
-"""What becomes of tasks whose worker is killed: `python -m bench.questions.recovery`.
+"""The fate of tasks whose worker is killed: `python -m bench.questions.recovery`.
 
 A hundred tasks that take two seconds each are submitted; when they are in flight in one worker (or
 as many as it takes), it gets kill -9, and another one starts at once. All as they come, nothing
@@ -67,7 +67,7 @@ class _SideBySide:
 
     @property
     def seconds(self) -> float:
-        """When everybody uses up the limit."""
+        """Return the seconds of the question if every engine uses up the limit."""
         return len(self._asked) / STARTING * START_ABOUT_SECONDS + self.limit + AROUND_SECONDS
 
     def result(self, who: Who) -> CaseResult:

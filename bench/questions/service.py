@@ -1,4 +1,4 @@
-"""What the service bears: `python -m bench.questions.service`.
+"""The load that the service bears: `python -m bench.questions.service`.
 
 `holdfast serve --no-workers` on Redis, and in another process callers who post tasks at a fixed
 rate, whatever becomes of them (`service_load.py`). Each case has a service and a server of its own;
@@ -125,7 +125,7 @@ def run_load(load: ServiceLoad) -> LoadTimes:
 
 
 async def count(url: str) -> int:
-    """Of tasks in the store, in whatever state."""
+    """Return the number of tasks in the store, in whatever status."""
     async with Holdfast(url) as app:
         return sum((await app.store.views.stats()).by_status.values())
 
@@ -144,7 +144,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextmanager
 def serving(trial: TrialStore, *, workers: int = 0) -> Iterator[Serving]:
-    """As people start it: a process for the service, and one for the workers."""
+    """Run the service as people start it, with its workers in a process of their own."""
     with TemporaryDirectory(prefix="holdfast-bench-") as folder:
         path = Path(folder) / "tokens.json"
         token, text = tk.make("bench", tk.Role.ADMIN, rate=NO_LIMIT)
@@ -177,7 +177,7 @@ def _address(process: ChildProcess) -> str:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system, as Linux tells it; 0 where nobody tells."""
+    """Return user and system time of a process; 0 where the system does not report it."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

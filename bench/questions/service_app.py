@@ -1,4 +1,4 @@
-"""What the service of the benchmark serves: one type of task that does nothing."""
+"""The app that the benchmark serves: one type of task, which does nothing."""
 
 from __future__ import annotations
 

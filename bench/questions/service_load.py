@@ -37,7 +37,7 @@ class ServiceLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the callers felt."""
+    """The answers and latencies of one load, as its callers saw them."""
 
     asked: int
     accepted: int  # requests
@@ -63,7 +63,7 @@ def request_of(load: ServiceLoad) -> bytes:
 
 
 async def send_requests(load: ServiceLoad) -> LoadTimes:
-    """Each connection asks in its turn."""
+    """Send the requests of the load, each connection in its turn."""
     begun = time.perf_counter()
     lines = [_line(load, number, begun) for number in range(load.connections)]
     every = [one for line in await asyncio.gather(*lines) for one in line]

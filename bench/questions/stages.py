@@ -1,4 +1,4 @@
-"""How many stages of workflows are committed in a second: `python -m bench.questions.stages`.
+"""The rate at which stages of workflows are committed: `python -m bench.questions.stages`.
 
 Workflows of five stages that do nothing, at 1, 50 and 500 at once, and of fifty stages: the cost of
 a stage must not grow with their number. Submitting and awaiting the results are part of the time,

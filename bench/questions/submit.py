@@ -1,8 +1,8 @@
-"""How many submits a second are answered: `python -m bench.questions.submit`.
+"""The rate at which submits are answered: `python -m bench.questions.submit`.
 
-By one caller who awaits each answer, by a hundred at the same time who each await their own, and
-by the quickest call that there is for many. No worker runs meanwhile. Making the connection is not
-counted. Who is quick submits more, so that each run takes most of a second.
+Tasks are submitted by one caller who awaits each answer, by a hundred at the same time who each
+await their own, and by the quickest call that there is for many. No worker runs meanwhile. Making
+the connection is not counted. Quick engines submit more, so that each run takes most of a second.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _case(bench: Bench, who: Who) -> Case:
 
 
 def measure_submits(bench: Bench, who: Who) -> CaseResult:
-    """The rate of each way says how many the next, which is as quick or quicker, has to take."""
+    """Measure each way to submit; its rate gives the amount for the next, which is no slower."""
     known = {how: _known_rate(bench, who, how) for how in MOST}
     rate, values = known["one"] or _rate(bench, who, "one", PROBED), {}
     for how, most in MOST.items():
@@ -65,7 +65,7 @@ def measure_submits(bench: Bench, who: Who) -> CaseResult:
 
 
 def _known_rate(bench: Bench, who: Who, how: str) -> float | None:
-    """From a run before."""
+    """Return the rate of an earlier run, if there was one."""
     found = bench.book.find(NAME, how, engine=who.engine, store=who.store, settings=who.settings)
     return found[0].median if found else None
 

@@ -1,4 +1,4 @@
-"""What triggers cost: `python -m bench.questions.triggers`.
+"""The cost of triggers: `python -m bench.questions.triggers`.
 
 Two stores have a hundred due triggers each; in one 1 000 others wait for a time far ahead, in the
 other 1 000 000. Both are asked for what is due, in turn, without and with a lease. In each of
@@ -97,7 +97,7 @@ def _part(bench: Bench, store: str) -> Part:
     return Part(question=NAME, what=store, cases=[case])
 
 
-# -- looking for what is due
+# -- lookups of due triggers
 
 
 async def measure_lookups(
@@ -183,7 +183,7 @@ async def _find_due(side: TriggerSide) -> float:
 
 
 async def _with_lease(side: TriggerSide) -> float:
-    """Then they are put there anew, which is not timed."""
+    """Time a claim of the due triggers; saving them anew afterwards is not timed."""
     begun = time.perf_counter()
     found = await side.triggers.claim(OWNER, limit=DUE)
     seconds = time.perf_counter() - begun
@@ -218,7 +218,7 @@ def _fire_case(bench: Bench, store: str) -> Case:
 
 
 async def measure_firing(trial: TrialStore, number: int) -> CaseResult:
-    """All are due at once; each makes its task and ends."""
+    """Measure one tick in which all triggers are due; each makes its task and ends."""
     app = Holdfast(trial.url)
 
     @app.task(many_triggers.TARGET)
@@ -239,7 +239,7 @@ async def measure_firing(trial: TrialStore, number: int) -> CaseResult:
 
 
 def _scheduler(app: Holdfast, store: Store, clock: Clock) -> Scheduler:
-    """As a worker has it, alone."""
+    """Return a scheduler as a worker has it, but alone."""
     settings = app.settings
     env = WorkerEnvironment(
         worker=OWNER,
@@ -273,7 +273,7 @@ def _idle_case() -> Case:
 
 
 async def measure_idle() -> CaseResult:
-    """By a clock that is set: the scheduler asks any store the same."""
+    """Count the calls of an idle scheduler on a manual clock; any store gets the same calls."""
     clock = ManualClock()
     memory, app = MemoryStore(clock), Holdfast("memory://")
     far = clock.now() + FAR_SECONDS

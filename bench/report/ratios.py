@@ -32,7 +32,7 @@ REACHED = 0.99
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two figures."""
+    """One of the two figures of a ratio."""
 
     who: str
     value: float
@@ -195,7 +195,7 @@ def _stages(book: Book, empty: Ratio, *, ours: str, dbos: str, at_once: int) -> 
 
 
 def _growth(book: Book, empty: Ratio, *, what: str) -> Ratio:
-    """Beside each stands the small store of the same minutes."""
+    """Compare each size with the small store that was measured in the same minutes."""
 
     def pair(store: str, size: int) -> Pair:
         case: dict[str, Any] = {what: size}
@@ -228,7 +228,7 @@ def _plans(book: Book, empty: Ratio, *, slots: int) -> Ratio:
 
 
 def _pages(book: Book, empty: Ratio, *, store: str) -> Ratio:
-    """The slowest kind."""
+    """Compare the slowest kind of page with the bound."""
     for size in PAGED:
         found = book.find("pages", "p99", engine=OURS, store=store, settled=size)
         if found:

@@ -20,7 +20,7 @@ def answered_questions(found: dict[str, Any], questions: Sequence[str]) -> list[
 
 
 def merge(old: dict[str, Any], new: dict[str, Any], questions: Sequence[str]) -> dict[str, Any]:
-    """``old`` with the answers of ``new`` to these questions; what was not answered stays."""
+    """Return ``old`` with the answers of ``new`` to these questions; the others stay."""
     taken = answered_questions(new, questions)
     figures = [one for one in old["figures"] if one["question"] not in taken]
     figures += [one for one in new["figures"] if one["question"] in taken]

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from tests.support.source_tree import PACKAGE, ROOT, Breach, files_under, nodes_of, tree_of
 
-VERIFY = ROOT / "verify"
+BENCH = ROOT / "bench"
+FOLDERS = (PACKAGE, ROOT / "verify", BENCH)
+PEERS = BENCH / "peers"  # each adapter lives in an environment of its own, and may repeat a name
 SOURCE_SUFFIXES = (".py", ".lua", ".sql")
 FOLDER_FILES = 20
 NOUNS_IN_ING = {"firing", "tracing"}  # of a trigger; of calls through services
@@ -30,6 +32,7 @@ Of Off In Into On Onto At By To From For With Without Within Over Under Above Be
 Among Behind Beside Before After During Through About Against Towards Upon Like Beyond Out Up
 """
 DANGLING = frozenset(f"{PRONOUNS} {CONJUNCTIONS} {PREPOSITIONS}".split())
+LABEL = re.compile(r"(``[^`]+``|None):")  # "``tokens``: beside …" is half a sentence
 
 IRREGULAR = """
 begun born bound brought built caught chosen drawn driven fallen felt found given gone got
@@ -45,13 +48,15 @@ PARTICIPLES_AND_PRONOUNS = frozenset(f"{IRREGULAR} {POINTING}".split())
 
 
 def source_files() -> list[Path]:
-    return [path for folder in (PACKAGE, VERIFY) for path in files_under(folder, ".py")]
+    return [path for folder in FOLDERS for path in files_under(folder, ".py")]
 
 
 def doubled_classes() -> list[Breach]:
     """Public classes whose name another module defines, too: one for each name."""
     places = defaultdict[str, list[tuple[Path, int]]](list)
     for path in source_files():
+        if path.is_relative_to(PEERS):
+            continue
         for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append((path, node.lineno))
@@ -71,23 +76,29 @@ def gerund_modules() -> list[Breach]:
 
 
 def docstrings() -> Iterator[tuple[Path, int, str]]:
-    """Every docstring with its place and its first word."""
+    """Yield every docstring with its file and line."""
     for path in source_files():
         for node in nodes_of(path):
             if isinstance(
                 node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
             ) and (text := ast.get_docstring(node)):
-                word = re.match(r"\W*(\w*)", text)
-                line = 1 if isinstance(node, ast.Module) else node.lineno
-                yield path, line, word[1] if word else ""
+                yield path, 1 if isinstance(node, ast.Module) else node.lineno, text
 
 
 def dangling_docstrings() -> list[Breach]:
     return [
-        Breach(path, line, f"a docstring that opens with {word!r} cannot be read alone")
-        for path, line, word in docstrings()
-        if word in DANGLING
+        Breach(path, line, f"a docstring that opens with {opener!r} cannot be read alone")
+        for path, line, text in docstrings()
+        if (opener := dangling_opener(text))
     ]
+
+
+def dangling_opener(docstring: str) -> str | None:
+    """Return the word or label at the start that makes the docstring unreadable alone."""
+    if label := LABEL.match(docstring):
+        return label[0]
+    word = re.match(r"\W*(\w*)", docstring)
+    return word[1] if word and word[1] in DANGLING else None
 
 
 def dangling_functions() -> list[Breach]:
@@ -105,7 +116,7 @@ def dangling_functions() -> list[Breach]:
 def full_folders() -> list[Breach]:
     files = Counter(
         path.parent
-        for folder in (PACKAGE, VERIFY)
+        for folder in FOLDERS
         for path in files_under(folder, *SOURCE_SUFFIXES)
         if path.name != "__init__.py"
     )

@@ -45,7 +45,7 @@ class Monitor:
     def __init__(
         self, app: Holdfast, clock: Clock | None = None, *, lag: Callable[[], float] = lambda: 0.0
     ) -> None:
-        """``lag``: how late events reach their readers, in seconds."""
+        """Watch this app; ``lag`` says how many seconds late events reach their readers."""
         self._app = app
         self._clock = clock or app.clock
         self._lag = lag

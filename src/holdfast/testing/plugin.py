@@ -23,7 +23,7 @@ class MakeEngine(Protocol):
 
 @pytest.fixture
 def holdfast_engine() -> Iterator[MakeEngine]:
-    """``engine = holdfast_engine(app)``: the real engine in memory, on a clock that you move."""
+    """The real engine in memory, on a clock that you move: ``engine = holdfast_engine(app)``."""
     with ExitStack() as made:
 
         def make(app: Holdfast, **options: Any) -> Engine:

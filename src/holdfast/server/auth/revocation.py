@@ -22,7 +22,7 @@ class Revocations:
     """The tokens of this process's long requests: one task looks at them all, once a second."""
 
     def __init__(self, find: Callable[[str], Token | None]) -> None:
-        """``find``: the token with this id, if it counts now."""
+        """Ask ``find`` for the token with an id; it returns None for one that no longer counts."""
         self._find = find
         self._watched: dict[Token, _Watched] = {}
         self._watcher: asyncio.Task[None] | None = None

@@ -53,7 +53,7 @@ class Arrivals:
     """
 
     def __init__(self, *, connections: int, of_token: int) -> None:
-        """``connections``: how many the process may have; ``of_token``: bodies of one sender."""
+        """Limit bodies to the ``connections`` of the process, and ``of_token`` of one sender."""
         self.of_any = _bodies(connections, of_token, "bodies", "arriving")
         self.of_large = _bodies(
             LARGE_ARRIVALS, LARGE_ARRIVALS_OF_TOKEN, "large bodies", "being worked on"

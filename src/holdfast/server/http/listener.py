@@ -28,7 +28,7 @@ class Listener:
         make: Callable[[ConnectionPlace], asyncio.Protocol],
         lines: LogLines,
     ) -> None:
-        """``make``: the protocol of a connection that has this place."""
+        """Accept connections on ``bound``; ``make`` returns the protocol of one with a place."""
         self._bound = bound
         self._connections = connections
         self._make = make

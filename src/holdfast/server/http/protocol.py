@@ -54,7 +54,7 @@ class BoundedHttp(HttpToolsProtocol):
         leaving: asyncio.Event,
         **options: Any,
     ) -> None:
-        """``leaving``: set when the service is about to stop."""
+        """Serve one connection; ``leaving`` is set when the service is about to stop."""
         super().__init__(*args, **options)
         self._place = place
         self._lines = lines

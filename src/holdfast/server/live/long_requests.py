@@ -32,7 +32,7 @@ class LongRequests:
         places: int,
         waits_of_token: int,
     ) -> None:
-        """``places``: how many streams there may be, and how many waits."""
+        """Allow ``places`` streams and as many waits."""
         self._admission, self._metrics, self._stopping = admission, metrics, stopping
         self._revocations = Revocations(admission.find)
         self.streams = StreamQuota(places)

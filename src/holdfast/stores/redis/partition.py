@@ -58,7 +58,7 @@ class RetentionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition:
-    """``time``: a test's clock in the place of the server's."""
+    """One partition of the store; a test gives ``time`` to replace the server's clock."""
 
     def __init__(
         self,
@@ -223,8 +223,10 @@ class Partitions:
         return zlib.crc32(name.encode()) % len(self)
 
     def of_trigger(self, trigger_id: str) -> Partition | None:
-        """None: that is no id, but at most a name. Tasks are made by it, so there is one way only
-        to write the partition's number."""
+        """Return the partition of a trigger, or None if this is no id but at most a name.
+
+        Ids of tasks are made from it, so there is only one way to write the partition's number.
+        """
         part = self.of_task(trigger_id)
         if part is None or len(self) == 1:
             return part
@@ -237,7 +239,7 @@ class Partitions:
         return self._parts[self._number(tenant)]
 
     def of_task(self, task_id: str) -> Partition | None:
-        """None: no task here can have that id."""
+        """Return the partition of a task, or None if no task here can have that id."""
         if len(self) == 1:
             return self.first
         found = re.search(r"\.p([0-9]+)$", task_id)

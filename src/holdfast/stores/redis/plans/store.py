@@ -60,7 +60,7 @@ class RedisPlans:
         self._ids: OrderedDict[tuple[str, str, float], tuple[str, ...]] = OrderedDict()
 
     def _part(self, plan_id: str) -> Partition | None:
-        """None: no plan can have that id."""
+        """Return the partition of a plan, or None if no plan can have that id."""
         try:
             return self._parts.of_plan(names.check("plan", plan_id))
         except InvalidName:

@@ -289,7 +289,7 @@ def _rules(task: Task, bodies: Reply) -> Complaints:
 
 
 def _names(task: Task, facts: Sequence[bytes]) -> Complaints:
-    """``facts``: the index of each completed stage and what is kept of it, without its result."""
+    """Compare the task with ``facts``: each completed stage's index and record, without result."""
     try:
         wrong = describe_mismatch(task, record.decode_stages(list(facts), {}))
     except SerialisationError as error:

@@ -136,7 +136,7 @@ def contradicts_itself(task: Task) -> bool:
 
 
 async def _read(part: Partition, task_id: str) -> Remains | None:
-    """None: there is no record, or something of another program in its place."""
+    """Return what can be read of a task, or None if its key has no record of ours."""
     keys = part.keys
     fields, newest, completed, stages = await part.client.many(
         keys,

@@ -57,7 +57,7 @@ class RedisTriggers(StoredTriggers):
         self._parts = parts
 
     def _part(self, trigger_id: str) -> Partition | None:
-        """None: no trigger here can have that id."""
+        """Return the partition of a trigger, or None if no trigger here can have that id."""
         try:
             self._check_id(trigger_id)
         except InvalidName:

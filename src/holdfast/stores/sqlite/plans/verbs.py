@@ -181,7 +181,7 @@ def _place(txn: Txn, row: PlanRow, change: PlanChange, lease_seconds: float) -> 
 
 
 def _put_place(txn: Txn, row: PlanRow, *place: Any) -> PlanLease:
-    """``place``: when it is due; the lease's id, owner, start of the machine and end."""
+    """Write due time and lease: its id, its owner, the start of the machine and its end."""
     txn.run("plan_place", row.n, *place)
     _, lease_id, owner, _, until = place
     return PlanLease(row.fence, lease_id, owner, until)
