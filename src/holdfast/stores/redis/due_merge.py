@@ -13,8 +13,8 @@ import msgspec
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis.partition import Partition, Partitions, try_all
 
-AWAY_SECONDS = 5.0  # a partition that does not answer is asked again so often
-ROUNDS = 10  # other processes may take what we have just found
+AWAY_SECONDS = 5.0  # the pause before a partition that did not answer is asked again
+ROUNDS = 10  # other processes may claim what we have just found
 
 log = logging.getLogger("holdfast.stores.redis.dues")
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DueItems(msgspec.Struct, Generic[T], frozen=True):
-    """Items that were handed out, or only the times at which they are due."""
+    """Items that were handed out, or the times at which items are due."""
 
     items: list[T]
     next_seconds: float | None
@@ -43,12 +43,17 @@ async def hand_out(parts: Partitions, limit: int, find: FindDue, take: Take[T]) 
     items: list[T] = []
     waits: list[float] = []
     for _ in range(ROUNDS):
-        looked, missed = await _try_each([find(part, limit) for part in parts], needed=not items)
-        shares = _shares(parts, looked, limit - len(items))
+        due, missed = await _try_each([find(part, limit) for part in parts], needed=not items)
+        shares = _shares(parts, due, limit - len(items))
         calls = [take(part, number) for part, number in shares.items()]
-        taken, missed_then = await _try_each(calls, needed=False)
-        items += [item for some in taken if not isinstance(some, StoreError) for item in some.items]
-        waits = _waits(parts, looked, dict(zip(shares, taken, strict=True)))
+        handed_out, missed_then = await _try_each(calls, needed=False)
+        items += [
+            item
+            for share in handed_out
+            if not isinstance(share, StoreError)
+            for item in share.items
+        ]
+        waits = _waits(parts, due, dict(zip(shares, handed_out, strict=True)))
         if missed := missed_then or missed:
             log.warning("part of the store does not answer; what is due there waits: %s", missed)
             waits.append(AWAY_SECONDS)
@@ -60,7 +65,7 @@ async def hand_out(parts: Partitions, limit: int, find: FindDue, take: Take[T]) 
 async def _try_each(
     calls: Sequence[Awaitable[DueItems[T]]], *, needed: bool
 ) -> tuple[list[DueItems[T] | StoreError], StoreError | None]:
-    """Await all: one that fails keeps nothing back that others have handed out."""
+    """Await all calls; one that fails does not lose what the others have handed out."""
     try:
         return await try_all(calls)
     except StoreError as error:
@@ -70,13 +75,13 @@ async def _try_each(
 
 
 def _shares(
-    parts: Partitions, looked: Sequence[DueItems[Any] | StoreError], limit: int
+    parts: Partitions, due: Sequence[DueItems[Any] | StoreError], limit: int
 ) -> Counter[Partition]:
     times = (
         (at, number)
-        for number, found in enumerate(looked)
-        if not isinstance(found, StoreError)
-        for at in found.items
+        for number, items_due in enumerate(due)
+        if not isinstance(items_due, StoreError)
+        for at in items_due.items
     )
     every = list(parts)
     return Counter(every[number] for _, number in nsmallest(limit, times))
@@ -84,17 +89,19 @@ def _shares(
 
 def _waits(
     parts: Partitions,
-    looked: Sequence[DueItems[Any] | StoreError],
-    taken: dict[Partition, DueItems[T] | StoreError],
+    due: Sequence[DueItems[Any] | StoreError],
+    handed_out: dict[Partition, DueItems[T] | StoreError],
 ) -> list[float]:
-    """Return the waits; a partition that has handed out knows better than one only looked at."""
-    newest = (taken.get(part, found) for part, found in zip(parts, looked, strict=True))
-    known = (found.next_seconds for found in newest if not isinstance(found, StoreError))
+    """Return the waits; where a partition handed out items, its answer is the newer one."""
+    newest = (handed_out.get(part, items_due) for part, items_due in zip(parts, due, strict=True))
+    known = (
+        items_due.next_seconds for items_due in newest if not isinstance(items_due, StoreError)
+    )
     return [seconds for seconds in known if seconds is not None]
 
 
 class Leaf(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a page: items by the name that they are sorted by, and where to go on."""
+    """A part of a page: items with the names that sort them, and the cursor of the next."""
 
     items: list[tuple[str, T]]
     cursor: str | None
@@ -103,7 +110,7 @@ class Leaf(msgspec.Struct, Generic[T], frozen=True):
 def one_page(
     leaves: Iterable[Leaf[T]], limit: int, *, newest_first: bool
 ) -> tuple[tuple[T, ...], str | None]:
-    """Merge pages into one, which ends where the first of them was not read further."""
+    """Merge pages into one, which ends at the first cursor of the pages that have more."""
     pages = list(leaves)
     ends = [page.cursor for page in pages if page.cursor is not None]
     end = (max if newest_first else min)(ends, default=None)
@@ -119,27 +126,27 @@ def one_page(
     return tuple(item for _, item in within[:limit]), end
 
 
-LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+LOOK_LIMIT = 1000  # records compared for one page, even if few of them match
 PAGE = 50
 
-Walk = Callable[[str | None, int], Awaitable[list[str]]]  # so many names behind one
+Walk = Callable[[str | None, int], Awaitable[list[str]]]  # name, count → the names that follow
 Load = Callable[[list[str]], Awaitable[list[T | None]]]
 
 
 async def leaf(
     walk: Walk, load: Load[T], matches: Callable[[T], bool], limit: int, cursor: str | None
 ) -> Leaf[T]:
-    found: list[tuple[str, T]] = []
+    matching: list[tuple[str, T]] = []
     seen, look_limit = 0, max(limit + 1, LOOK_LIMIT)
     while seen < look_limit:
         wanted = min(PAGE, look_limit - seen)
         names = await walk(cursor, wanted)
         for name, item in zip(names, await load(names), strict=True):
             if item is not None and matches(item):
-                if len(found) == limit:
-                    return Leaf(found, found[-1][0] if found else None)
-                found.append((name, item))
+                if len(matching) == limit:
+                    return Leaf(matching, matching[-1][0] if matching else None)
+                matching.append((name, item))
         if len(names) < wanted:
-            return Leaf(found, None)
+            return Leaf(matching, None)
         seen, cursor = seen + len(names), names[-1]
-    return Leaf(found, cursor)
+    return Leaf(matching, cursor)

@@ -1,4 +1,4 @@
-"""The names of all keys, in one place. The scripts get theirs from here, too.
+"""The names of all keys, in one place, for Python and for the scripts.
 
 A partition's keys share a prefix: the namespace itself, or, in a Cluster, the namespace and the
 partition's number in braces, so that they all live in one slot (`{executor-07}:task:…`).
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-GROUP = "workers"  # of consumers, on every queue's stream
-RINGS = 8  # entries of the bell
-DENIED = "NOPERM"  # what a script tells among the names of strange keys: it was refused a command
-TORN = "TORN"  # the same, of a process that may not live to mend it: see torn_writes.py
+GROUP = "workers"  # the consumer group of every queue's stream
+RINGS = 8  # entries that the bell keeps
+DENIED = "NOPERM"  # a script puts this among the names of foreign keys if a command was refused
+TORN = "TORN"  # the same for a refusal that another process noted: see torn_writes.py
 
-# Each key's name, and what TYPE says of it (nothing: it varies). First come those that the
-# documents name, with the types that they name but for two: their indexes by plan and by status are
-# sets, ours are sorted sets (docs/internals/decisions/0008 says why).
+# Each key's name, and its type (nothing if it varies). The keys that the documents name come first,
+# with the documents' types but for two: their indexes by plan and by status are sets, ours are
+# sorted sets (docs/internals/decisions/0008 says why).
 _KEYS = {
     "task": ("task:{}", "hash"),  # the record
     "ckpt": ("ckpt:{}", "string"),  # the checkpoint's JSON
@@ -29,7 +29,7 @@ _KEYS = {
     "tasks_of": ("queue:tasks:{}", "stream"),  # what is ready in another queue
     "retry": ("queue:retry", "zset"),  # ids by due time
     "suspended": ("queue:suspended", "zset"),  # ids by time
-    # What belongs to one task beside its record.
+    # Keys of one task beside its record.
     "payload": ("payload:{}", "string"),
     "result": ("result:{}", "string"),
     "data": ("data:{}", "string"),  # customData that outlives its checkpoint
@@ -55,7 +55,7 @@ _KEYS = {
     "key": ("key:{}", "string"),  # the id of the task that a tenant's key belongs to
     # Triggers.
     "trigger": ("trigger:{}", "hash"),  # the record
-    "trigger_lease": ("trigger:lease:{}", "string"),  # who has it, for as long as the lease
+    "trigger_lease": ("trigger:lease:{}", "string"),  # the holder, until the lease ends
     "triggers": ("triggers", "zset"),  # all ids, all scores 0
     "triggers_declared": ("triggers:declared", "zset"),  # those of code, all scores 0
     "triggers_due": ("triggers:due", "zset"),  # ids that nobody has, by time in milliseconds
@@ -67,7 +67,7 @@ _KEYS = {
     "plan_members": ("plan:{}:members", "hash"),  # number of a task → how the plan sees it
     "plan_events": ("plan:{}:events", "list"),  # one element for each version
     "plans": ("plans", "zset"),  # "TIME ID", all scores 0
-    "plans_due": ("plans:due", "zset"),  # ids by when to look at them, or the lease's end
+    "plans_due": ("plans:due", "zset"),  # ids by the time they are due, or the lease's end
     "plans_settled": ("plans:settled", "zset"),  # "TIME ID" by the end of their retention
     # All of them.
     "meta": ("meta", "hash"),  # format, partitions, the numbers that rise
@@ -98,7 +98,7 @@ class KeyNames:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.meta = self("meta")  # names the partition to every script
+        self.meta = self("meta")  # passed to every script as the name of its partition
         self.bell = self("bell")
 
     def __call__(self, kind: str, *of: str) -> str:
@@ -127,7 +127,7 @@ _MADE = {
     "return K.tasks_of(q) end",
     "key_of": "function K.key_of(tenant, key) return K.key(tenant .. '|' .. key) end",
 }
-ALL = "all"  # for a script that is told which one to use
+ALL = "all"  # for a script that gets the kind of its key as an argument
 KINDS = {*TEMPLATES, *_MADE, ALL}
 
 

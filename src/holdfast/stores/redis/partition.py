@@ -34,11 +34,11 @@ EMPTIED = (
     "without its data, or by a maxmemory-policy that evicts. Tasks that are gone were not done; "
     "submit them again with the same keys"
 )
-LATE_SECONDS = 1.0  # on its way: the server, or the way to it, has stood still
-# Elements of one script: the server does nothing else meanwhile, for 5 ms at most.
-BATCH = 50  # submits, or looks
+LATE_SECONDS = 1.0  # a call that takes longer was held up by the server or the network
+# Elements of one script: it keeps the server from everything else for 5 ms at most.
+BATCH = 50  # submits, or records read
 CLAIMS = 64
-MOVES = 24  # those that finish or take back, with a tenant's line behind each
+MOVES = 24  # transitions, each of which may start the next task of a tenant's line
 
 log = logging.getLogger("holdfast.stores.redis.partition")
 
@@ -46,7 +46,8 @@ _OF_A_TRIGGER = re.compile(r"[^@]+\.p([0-9]{2,4})@")
 
 T = TypeVar("T")
 U = TypeVar("U")
-Time = Callable[[], tuple[float, float]]  # for leases and due times; for everything else
+# The two times of a clock: one for leases and due times, one for everything else.
+Time = Callable[[], tuple[float, float]]
 
 
 class RetentionTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +59,10 @@ class RetentionTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition:
-    """One partition of the store; a test gives ``time`` to replace the server's clock."""
+    """One partition: its keys, the time of its server, and the calls of its scripts.
+
+    A test may pass its own clock as ``time``, which then replaces the server's.
+    """
 
     def __init__(
         self,
@@ -70,11 +74,12 @@ class Partition:
     ) -> None:
         self.client, self.keys, self.terms = client, keys, terms
         self._time, self.steady = time, steady
-        self._ahead: float | None = None  # the server's time minus our steady one, as last heard
-        self._strangers: set[str] = set()
-        self._writes = 0  # of the server, as far as it was answered
-        self.partitions = 1  # of the store
-        self.torn_at: float | None = None  # by the server's time: a script was stopped half-way
+        self._ahead: float | None = None  # the server's time minus our steady one, as last learned
+        self._strangers: set[str] = set()  # keys of other programs that were logged
+        self._writes = 0  # the server's count of writes in its last answer
+        self.partitions = 1  # how many the store has
+        # The server's time at which a script was stopped half-way.
+        self.torn_at: float | None = None
 
     async def call(self, script: Script, *args: str | bytes | float, again: bool = True) -> Any:
         try:
@@ -96,17 +101,17 @@ class Partition:
         return self.torn_at
 
     async def _mark_torn(self) -> None:
-        """Tell the workers, too: this process may have no sweeps, or end."""
+        """Mark the partition for the workers, too: this process may have no sweeps, or end."""
         marked = "HSET", self.keys("meta"), "tornAt", f"{self.note_torn():.6f}"
         with suppress(StoreError):
             await self.client.many(self.keys, [marked])
 
     async def write(self, script: Script, *args: str | bytes | float) -> Any:
-        """A call whose answer tells how much had been written before it."""
+        """Run a script that writes, and compare the server's count of writes with the last one."""
         answered = self._writes
-        answer, writes, written, *told = await self.call(script, *args)
-        if told and told[0]:
-            await self._tell(told[0])
+        answer, writes, written, *notices = await self.call(script, *args)
+        if notices and notices[0]:
+            await self._handle_notices(notices[0])
         before = writes - written
         if written and before < answered:
             await self._note_loss(answered, before)
@@ -114,9 +119,9 @@ class Partition:
             self._writes = max(self._writes, writes)
         return answer
 
-    async def _tell(self, told: Sequence[bytes]) -> None:
-        """Keys of another program where our indexes belong; once for each."""
-        names = {name.decode(errors="replace") for name in told}
+    async def _handle_notices(self, notices: Sequence[bytes]) -> None:
+        """Log each key of another program once, and note that a script was torn."""
+        names = {name.decode(errors="replace") for name in notices}
         if DENIED in names:
             names.remove(DENIED)
             await self._mark_torn()
@@ -146,12 +151,12 @@ class Partition:
             )
 
     async def note_emptied(self) -> None:
-        """Say that the store was emptied under us, and make it one again: see recreate_meta.lua."""
+        """Log that the store was emptied while it was open, and create its key meta again."""
         if await self.call(scripts.RECREATE_META, FORMAT, self.partitions):
             log.critical("%s: %s", self.keys.prefix, EMPTIED)
 
-    async def hear(self) -> None:
-        """Learn the server's time."""
+    async def refresh_time(self) -> None:
+        """Ask the server for its time."""
         asked_at = self.steady()
         self.learn_time((await self.server_time()).now, asked_at)
 
@@ -159,21 +164,20 @@ class Partition:
         reply = by_name(await self.call(scripts.CLOCK))
         return ServerTime(float(reply["now"]), float(reply["wall"]))
 
-    def gives_up(self) -> str:
-        """Shortly before, by the server's time, a call sent now is not waited for any more."""
+    def give_up_time(self) -> str:
+        """Return the server's time shortly before the client gives up a call that it sends now."""
         if self._time is not None or self._ahead is None:
             return ""
         return f"{self.steady() + self._ahead + 0.9 * self.client.address.timeout_seconds:.6f}"
 
     def learn_time(self, server_now: float, asked_at: float) -> None:
-        """Learn the server's time as of before it was asked, which makes leases longer."""
+        """Take the server's time as that of before the call, which makes leases longer."""
         self._ahead = server_now - asked_at
 
     def now(self) -> str:
-        """Return the time for the scripts.
+        """Return the time argument of a script: by when it should have run, or a test's time.
 
-        They have the server's, and learn from us by when they should have been run
-        (shared/time.lua).
+        The script itself takes the time from the server (shared/time.lua).
         """
         if self._time is not None:
             return "{:.6f} {:.6f}".format(*self._time())
@@ -186,11 +190,11 @@ class Partition:
 
 
 class Partitions:
-    """One on a single server or behind Sentinel, many in a Cluster."""
+    """All partitions of a store: one on a single server or Sentinel, many in a Cluster."""
 
     def __init__(self, parts: Sequence[Partition]) -> None:
         self._parts = list(parts)
-        self.first = self._parts[0]  # what belongs to no task is kept there
+        self.first = self._parts[0]  # keeps what belongs to no task
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._parts)
@@ -198,12 +202,13 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def home(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+    def partitioned_id(self, task_id: str, *, tenant: str | None, key: str | None) -> str:
+        """Return the id with the number of the partition that follows from tenant, key or id."""
         if len(self) == 1:
             return task_id
         return f"{task_id}.p{number_of(self._number_of(tenant, key, task_id))}"
 
-    def beside(self, name: str, part: Partition) -> str:
+    def colocated_id(self, name: str, part: Partition) -> str:
         """Return an id in this partition for a task that has neither tenant nor key."""
         return name if len(self) == 1 else f"{name}{self._ending(part)}"
 
@@ -211,10 +216,13 @@ class Partitions:
         return f".p{number_of(self._parts.index(part))}"
 
     def _number_of(self, tenant: str | None, key: str | None, task_id: str) -> int:
-        """A trigger's task lives where the trigger does: its key begins with the trigger's id,
-        which ends with the partition (`nightly.p03@…`)."""
-        if tenant is None and key is not None and (by_name := _OF_A_TRIGGER.match(key)):
-            number = int(by_name[1])
+        """Return the number of the partition in which a task belongs.
+
+        A trigger's task belongs in the trigger's partition: its key begins with the trigger's id,
+        which ends with the partition (`nightly.p03@…`).
+        """
+        if tenant is None and key is not None and (match := _OF_A_TRIGGER.match(key)):
+            number = int(match[1])
             if number < len(self):
                 return number
         return self._number(tenant or key or task_id)
@@ -223,9 +231,10 @@ class Partitions:
         return zlib.crc32(name.encode()) % len(self)
 
     def of_trigger(self, trigger_id: str) -> Partition | None:
-        """Return the partition of a trigger, or None if this is no id but at most a name.
+        """Return the partition of a trigger, or None if this is not an id of a trigger.
 
-        Ids of tasks are made from it, so there is only one way to write the partition's number.
+        The keys of its tasks contain the id, so the partition's number must be written exactly as
+        this store writes it.
         """
         part = self.of_task(trigger_id)
         if part is None or len(self) == 1:
@@ -239,48 +248,52 @@ class Partitions:
         return self._parts[self._number(tenant)]
 
     def of_task(self, task_id: str) -> Partition | None:
-        """Return the partition of a task, or None if no task here can have that id."""
+        """Return the partition that the id names, or None if no task here can have that id."""
         if len(self) == 1:
             return self.first
-        found = re.search(r"\.p([0-9]+)$", task_id)
-        number = int(found[1]) if found else -1
+        match = re.search(r"\.p([0-9]+)$", task_id)
+        number = int(match[1]) if match else -1
         return self._parts[number] if 0 <= number < len(self) else None
 
     def with_id(self, task_id: str) -> Partition:
+        """Return the partition that the id names, or raise `InvalidInput`."""
         part = self.of_task(task_id)
         if part is None:
-            raise _not_from_home(task_id)
+            raise _foreign_id(task_id)
         return part
 
     def with_task(self, task: Task) -> Partition:
-        part, own = self.of_task(task.id), task.id
+        """Return the task's partition; raise `InvalidInput` if tenant or key put it elsewhere."""
+        part, expected_id = self.of_task(task.id), task.id
         if len(self) > 1:
-            own = self.home(task.id.rpartition(".p")[0], tenant=task.tenant, key=task.key)
-        if part is None or own != task.id:
-            raise _not_from_home(task.id)
+            expected_id = self.partitioned_id(
+                task.id.rpartition(".p")[0], tenant=task.tenant, key=task.key
+            )
+        if part is None or expected_id != task.id:
+            raise _foreign_id(task.id)
         return part
 
-    def with_any(self, task: Task) -> Partition:
-        """The same of one that may have come to be beside another: without tenant and key it is
-        at home wherever its id says."""
+    def with_colocated_task(self, task: Task) -> Partition:
+        """Return the task's partition; a task without tenant and key may have a colocated id."""
         if task.tenant is not None or task.key is not None:
             return self.with_task(task)
         part = self.with_id(task.id)
         if len(self) > 1 and not task.id.endswith(self._ending(part)):
-            raise _not_from_home(task.id)
+            raise _foreign_id(task.id)
         return part
 
     def with_follows(self, part: Partition, follows: Iterable[Submission]) -> Partition:
         """Check that the tasks that follow live in the same partition: all are one step."""
-        for one in follows:
-            if self.with_any(one.task) is not part:
+        for submission in follows:
+            if self.with_colocated_task(submission.task) is not part:
                 raise InvalidInput(
-                    f"task id {one.task.id!r} is not in the partition of what it follows from"
+                    f"task id {submission.task.id!r} is not in the partition of what it "
+                    "follows from"
                 )
         return part
 
-    def beginning_at(self, name: str) -> list[Partition]:
-        """All of them; who comes first follows from the name."""
+    def rotated_from(self, name: str) -> list[Partition]:
+        """Return all partitions, beginning with the one that follows from the name."""
         start = self._number(name)
         return self._parts[start:] + self._parts[:start]
 
@@ -288,75 +301,81 @@ class Partitions:
         self,
         batch: Sequence[T],
         part_of: Callable[[T], Partition | None],
-        ask: Callable[[Partition, list[T]], Awaitable[Sequence[U]]],
+        ask_part: Callable[[Partition, list[T]], Awaitable[Sequence[U]]],
         otherwise: Callable[[T], U],
     ) -> list[U]:
-        """Each element asked of its partition, the answers in the order of the batch."""
+        """Ask the partition of each element, and return the answers in the order of the batch."""
         if len(self._parts) == 1:
-            return list(await ask(self._parts[0], list(batch))) if batch else []
-        places: defaultdict[Partition, list[int]] = defaultdict(list)
+            return list(await ask_part(self._parts[0], list(batch))) if batch else []
+        positions: defaultdict[Partition, list[int]] = defaultdict(list)
         answers: dict[int, U] = {}
-        for place, one in enumerate(batch):
-            part = part_of(one)
+        for position, element in enumerate(batch):
+            part = part_of(element)
             if part is None:
-                answers[place] = otherwise(one)
+                answers[position] = otherwise(element)
             else:
-                places[part].append(place)
-        asked = (ask(part, [batch[i] for i in at]) for part, at in places.items())
-        found, missed = await try_all(asked)
-        for at, some in zip(places.values(), found, strict=True):
-            answers.update(zip(at, _answers_of(some, len(at)), strict=True))
-        answered = [answers[place] for place in range(len(batch))]
+                positions[part].append(position)
+        calls = (ask_part(part, [batch[i] for i in indexes]) for part, indexes in positions.items())
+        results, missed = await try_all(calls)
+        for indexes, part_answers in zip(positions.values(), results, strict=True):
+            answers.update(zip(indexes, _answers_of(part_answers, len(indexes)), strict=True))
+        answered = [answers[position] for position in range(len(batch))]
         if missed is not None:
             raise PartlyUnavailable(missed, answered)
         return answered
 
 
-def _not_from_home(task_id: str) -> InvalidInput:
+def _foreign_id(task_id: str) -> InvalidInput:
     return InvalidInput(f"task id {task_id!r} was not made by this store's partitioned_id()")
 
 
-def _answers_of(some: Sequence[Any] | StoreError, number: int) -> Sequence[Any]:
-    if isinstance(some, PartlyUnavailable):
-        return some.answers
-    return [some] * number if isinstance(some, StoreError) else some
+def _answers_of(result: Sequence[Any] | StoreError, number: int) -> Sequence[Any]:
+    if isinstance(result, PartlyUnavailable):
+        return result.answers
+    return [result] * number if isinstance(result, StoreError) else result
 
 
-def nowhere(one: object) -> NoReturn:
-    raise AssertionError(f"{one} has no partition")
+def fail_without_partition(element: object) -> NoReturn:
+    """Raise an error for an element that always has a partition."""
+    raise AssertionError(f"{element} has no partition")
 
 
 async def try_all(
-    asked: Iterable[Awaitable[T]],
+    calls: Iterable[Awaitable[T]],
 ) -> tuple[list[T | StoreError], StoreError | None]:
-    """Every answer, with errors in place, and the last of these; raised if there is no other."""
-    found = await asyncio.gather(*asked, return_exceptions=True)
+    """Return the answers with errors in their places, and the last error.
+
+    If every call failed as a whole, the error is raised instead.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
     answers: list[T | StoreError] = []
     missed: StoreError | None = None
-    for one in found:
-        if isinstance(one, StoreError):
-            missed = one
-        elif isinstance(one, BaseException):
-            raise one
-        answers.append(one)
+    for result in results:
+        if isinstance(result, StoreError):
+            missed = result
+        elif isinstance(result, BaseException):
+            raise result
+        answers.append(result)
     whole_failures = sum(
-        isinstance(one, StoreError) and not isinstance(one, PartlyUnavailable) for one in found
+        isinstance(result, StoreError) and not isinstance(result, PartlyUnavailable)
+        for result in results
     )
-    if missed is not None and whole_failures == len(found):
+    if missed is not None and whole_failures == len(results):
         raise missed
     return answers, missed
 
 
-async def gather_all(asked: Iterable[Awaitable[T]]) -> list[T]:
-    """Every answer is waited for, then the first error is raised: nothing is left running."""
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in found if not isinstance(one, BaseException)]
+async def gather_all(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Wait for every answer, then raise the first error: no call is left running."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
 
 
 def unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
+    """Return the answers, or raise the error of those that failed."""
     errors = [answer for answer in answers if isinstance(answer, StoreError)]
     if not errors:
         return [answer for answer in answers if not isinstance(answer, StoreError)]
@@ -364,12 +383,13 @@ def unless_failed(answers: Sequence[T | StoreError]) -> list[T]:
 
 
 async def all_at_once(calls: Iterable[Awaitable[Sequence[T]]]) -> list[T]:
-    """Sent one behind the other on one connection, so that the server does not wait for us.
+    """Send the calls one behind the other on one connection, and join their answers.
 
-    If one fails, so does the whole; a repeat of the others does no harm.
+    The server need not wait for us between them. If one call fails, the whole fails, and the
+    caller may repeat them all.
     """
     first, *others = calls
     if not others:
         return list(await first)
-    found = await asyncio.gather(first, *others)
-    return [one for some in found for one in some]
+    answers = await asyncio.gather(first, *others)
+    return [answer for batch in answers for answer in batch]

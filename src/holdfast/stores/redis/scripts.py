@@ -48,7 +48,7 @@ _BLANK = re.compile(r"^\n", re.MULTILINE)
 
 
 class LuaFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A Lua file: what its head names, and the code that is sent of it."""
+    """A Lua file: the names in its head, and its code as it is sent to the server."""
 
     name: str
     text: str
@@ -91,7 +91,7 @@ def script(name: str) -> Script:
 
 
 def _in_order(name: str, seen: set[str]) -> Iterator[LuaFile]:
-    """Yield a file behind all that it uses, each of them once."""
+    """Yield the files that a file uses, each once, and then the file itself."""
     if name in seen:
         return
     seen.add(name)
@@ -105,9 +105,11 @@ def _constants(used: set[str]) -> Iterator[str]:
     for name in sorted(used & CONSTANTS.keys()):
         yield f"local {name} = {_value(CONSTANTS[name])}"
     for enum, members in ENUMS.items():
-        found = sorted(name.partition(".")[2] for name in used if name.startswith(f"{enum}."))
-        if found:
-            yield f"local {enum} = {_table((name, members[name.upper()]) for name in found)}"
+        members_used = sorted(
+            name.partition(".")[2] for name in used if name.startswith(f"{enum}.")
+        )
+        if members_used:
+            yield f"local {enum} = {_table((name, members[name.upper()]) for name in members_used)}"
 
 
 def _value(constant: Constant) -> str:
@@ -126,7 +128,7 @@ INSERT = script("insert")
 RECREATE_META = script("recreate_meta")
 CLAIM = script("claim")
 APPLY = script("apply")
-APPLY_FOLLOWED = script("apply_followed")  # where tasks follow, which is seldom
+APPLY_FOLLOWED = script("apply_followed")  # for transitions with follow-up tasks, which are rare
 EXPIRE = script("expire")
 PROMOTE = script("promote")
 RENEW = script("renew")

@@ -28,8 +28,11 @@ log = logging.getLogger("holdfast.stores.redis.store")
 
 
 class RedisStore:
-    """A store on Redis. With ``must_exist`` none is made where there is none; ``time`` gives the
-    scripts a test's clock in the place of the server's."""
+    """A store on Redis.
+
+    With ``must_exist`` it is an error if there is no store at the address. A test may pass its own
+    clock as ``time``, which then replaces the server's.
+    """
 
     durable = False  # until the settings are checked
     file = None
@@ -77,15 +80,15 @@ class RedisStore:
     async def open(self) -> None:
         await self._client.open()
         try:
-            found = await self._check_settings()
+            checked = await self._check_settings()
             await format.make_ours(self._parts, self._namespace, must_exist=self._must_exist)
             for part in self._parts:
-                await part.hear()
+                await part.refresh_time()
             await self._bells.open()
         except BaseException:
             await self._client.close()
             raise
-        for check in found:
+        for check in checked:
             if not check.good:
                 log.warning("%s: %s: %s", self.url, check.name, check.message)
 
@@ -98,21 +101,21 @@ class RedisStore:
         await self._client.detach()
 
     async def _check_settings(self) -> Sequence[Check]:
-        found = await checks.run_checks(self._client, self._keys, self._clock)
-        self.durable = checks.is_durable(found)
-        return found
+        checked = await checks.run_checks(self._client, self._keys, self._clock)
+        self.durable = checks.is_durable(checked)
+        return checked
 
     def partitioned_id(self, name: str, *, tenant: str | None, key: str | None) -> str:
-        return self._parts.home(name, tenant=tenant, key=key)
+        return self._parts.partitioned_id(name, tenant=tenant, key=key)
 
     def colocated_id(self, name: str, *, task_id: str = "", plan_id: str = "") -> str:
         of_plan, with_id = self._parts.of_plan, self._parts.with_id
-        return self._parts.beside(name, of_plan(plan_id) if plan_id else with_id(task_id))
+        return self._parts.colocated_id(name, of_plan(plan_id) if plan_id else with_id(task_id))
 
     def trigger_id(self, name: str, *, tenant: str | None) -> str:
         if self._parts.of_trigger(name) is not None:
             return name
-        return self._parts.home(name, tenant=tenant, key=None)
+        return self._parts.partitioned_id(name, tenant=tenant, key=None)
 
     async def wait(self, topic: Topic, ticket: int, *, timeout: float) -> None:
         self._bells.listen()

@@ -1,9 +1,9 @@
-"""The chain of audits, as it lies in the first partition, and what waits to be taken into it.
+"""The audit chain in the first partition, and the outboxes with entries that wait for it.
 
-Each partition has an outbox, where an entry is written in one step with what it tells of. A link
-is ``NUMBER HASH ENTRY``; the ends of the chain say, too, how many entries were taken from which
-outbox (see `audit_seal.py`). An outbox says how many have left it: an entry that is in both for a
-moment is known by its number.
+Each partition has an outbox: an entry is written to it in one step with the action that it
+records. A link is ``NUMBER HASH ENTRY``. The ends of the chain also say how many entries were
+taken from which outbox (see `audit_seal.py`), and an outbox says how many have left it, so an
+entry that is in both for a moment is recognised by its number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import by_name, pairs_of
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 
-SHOWN = 500  # bytes of an entry that cannot be read
+SHOWN = 500  # bytes of an unreadable entry that are shown
 _OF = "of:"
 _NUMBERED = re.compile(r"([0-9]{1,15}) ([0-9a-f]+)")
 
@@ -38,17 +38,17 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """``base`` and ``head`` as they are written: ``NUMBER HASH``, or nothing."""
+    """The ends of the chain: ``base`` and ``head`` as they are stored, ``NUMBER HASH`` or empty."""
 
     base: str
     head: str
     taken: dict[int, Taken]
-    cleaned: str = ""  # ``NUMBER TIME``: of the base, and of the newest entry that went with it
-    others: tuple[str, ...] = ()  # fields that nobody of us writes
+    cleaned: str = ""  # ``NUMBER TIME``: the base's number, the newest time that was pruned
+    others: tuple[str, ...] = ()  # fields that this store does not write
 
     @property
     def base_at(self) -> float | None:
-        """The time that was noted with this base; a base that was moved since has none."""
+        """Return the time that was stored with this base; a base that was moved since has none."""
         seq, _, at = self.cleaned.partition(" ")
         try:
             return float(at) if seq == self.base.partition(" ")[0] else None
@@ -68,9 +68,11 @@ class Ends(msgspec.Struct, frozen=True):
 
 
 class Outbox(msgspec.Struct, frozen=True):
+    """The outbox of a partition, with some of its entries."""
+
     number: int
     part: Partition
-    gone: int  # have left it, ever
+    gone: int  # how many entries have ever left it
     length: int
     bodies: list[bytes]
     at: float
@@ -96,10 +98,10 @@ def anchor_of(text: str) -> Anchor:
 
 
 def _parse_numbered(text: str) -> tuple[int, str]:
-    found = _NUMBERED.fullmatch(text)
-    if found is None:
+    match = _NUMBERED.fullmatch(text)
+    if match is None:
         raise SerialisationError(f"an end of the audit chain cannot be read: {text!r}")
-    return int(found[1]), found[2]
+    return int(match[1]), match[2]
 
 
 def field_of(box: Outbox, taken: Taken) -> tuple[str, str]:
@@ -110,7 +112,7 @@ def field_of(box: Outbox, taken: Taken) -> tuple[str, str]:
 
 
 async def outbox(number: int, part: Partition, first: int, last: int) -> Outbox:
-    """Read an outbox, with the bodies at these places, which may be counted from the end."""
+    """Read an outbox and the bodies from ``first`` to ``last``, as LRANGE counts them."""
     reply = by_name(await part.call(scripts.OUTBOX, first, last))
     return Outbox(number, part, reply["gone"], reply["length"], reply["bodies"], float(reply["at"]))
 
@@ -145,9 +147,9 @@ def element_of(link: AuditLink) -> bytes:
 
 
 def link_of(element: bytes, seq: int) -> AuditLink:
-    """Return the link that an element stands for, however damaged: a verifier must see it.
+    """Return the link of an element, even of a damaged one, which a verifier must see.
 
-    ``seq`` is the number that belongs in this place.
+    ``seq`` is the number that the link must have.
     """
     try:
         number, hash_, body = element.split(b" ", 2)
@@ -159,7 +161,7 @@ def link_of(element: bytes, seq: int) -> AuditLink:
 
 
 def unreadable(body: bytes, at: float) -> Audit:
-    """Return an entry in place of one that somebody has made unreadable."""
+    """Return an entry that stands for an unreadable one."""
     text = body[:SHOWN].decode(errors="backslashreplace")
     return Audit(
         task_id="store",
@@ -172,7 +174,7 @@ def unreadable(body: bytes, at: float) -> Audit:
 
 
 def entries_of(bodies: Iterable[bytes], at: float) -> list[Audit]:
-    """Return entries; one that cannot be read is as old as the next, or found just now."""
+    """Return entries; an unreadable one gets the time of the next entry, or ``at``."""
     entries: list[Audit] = []
     for body in reversed(list(bodies)):
         entry = codec.or_none(codec.decode_audit, body)
@@ -200,15 +202,17 @@ async def chain(parts: Partitions, after: int, limit: int) -> Chain:
 
 
 async def audits(parts: Partitions, limit: int, start: int) -> list[Audit]:
-    """Return the newest first: what is loose, and then the chain from its end. The outboxes are
-    read first, so that nothing is missed that leaves them meanwhile."""
+    """Return the newest entries first: those in the outboxes, then the chain from its end.
+
+    The outboxes are read first, so that no entry is missed that leaves them meanwhile.
+    """
     if limit < 1:
         return []
     boxes = await read_outboxes(parts, -start - limit, -1)
     ends, _ = await links(parts.first, 0, 0)
-    found = merge_audits([_newest(box, ends) for box in boxes], limit, start)
+    unsealed = merge_audits([_newest(box, ends) for box in boxes], limit, start)
     passed = max(0, start - sum(box.loose(ends) for box in boxes))
-    return found + await _read_sealed(parts.first, ends, passed, limit - len(found))
+    return unsealed + await _read_sealed(parts.first, ends, passed, limit - len(unsealed))
 
 
 def _newest(box: Outbox, ends: Ends) -> list[Audit]:
@@ -217,14 +221,16 @@ def _newest(box: Outbox, ends: Ends) -> list[Audit]:
 
 
 async def _read_sealed(part: Partition, ends: Ends, passed: int, limit: int) -> list[Audit]:
-    """Return the newest entries of the chain as it was, but for those that were passed."""
+    """Return the newest entries of the chain as ``ends`` describes it, after those passed over."""
     last = anchor_of(ends.head).seq - passed
     after = max(anchor_of(ends.base).seq, last - limit)
     if limit < 1 or after >= last:
         return []
-    now, elements = await links(part, after, last - after)
-    there = last - max(after, anchor_of(now.base).seq)  # some may have been pruned meanwhile
-    return [link_of(element, 0).entry for element in reversed(elements[: max(0, there)])]
+    ends_now, elements = await links(part, after, last - after)
+    remaining = last - max(
+        after, anchor_of(ends_now.base).seq
+    )  # some may have been pruned meanwhile
+    return [link_of(element, 0).entry for element in reversed(elements[: max(0, remaining)])]
 
 
 def merge_audits(lists: Iterable[Sequence[Audit]], limit: int, start: int) -> list[Audit]:

@@ -1,8 +1,9 @@
-"""Entries that wait in the outboxes are sealed into the chain, by whoever comes first.
+"""Sealing: entries of the outboxes are appended to the chain, by the first process to do so.
 
-There are two steps. The links are put behind the head, if it is still the one they hang on,
-together with how many were taken from each outbox; then these leave their outboxes. Whoever finds
-the second step undone does it, so that nothing is lost or in the chain twice.
+There are two steps. First the links are appended, if the chain tip is still the one that they
+continue, together with how many were taken from each outbox. Then these entries are deleted from
+their outboxes. A process that finds the second step undone does it, so that no entry is lost or in
+the chain twice.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ from holdfast.stores.redis.admin import audit_chain
 from holdfast.stores.redis.admin.audit_chain import Ends, Outbox, Taken
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all, try_all
 
-BATCH = 100  # of one step; no outbox is ever further behind the chain than so many
-RACES = 20  # lost to others, each of whom has sealed something
+BATCH = 100  # entries of one step, and the most that an outbox is ever behind the chain
+RACES = 20  # steps lost to other processes, each of which has sealed something
 
 
 class Waiting(msgspec.Struct, frozen=True):
     """The entries that an outbox has for the chain."""
 
     box: Outbox
-    behind: int  # so many of its first are in the chain already
-    entries: list[Audit]  # those that follow
+    behind: int  # how many of its first entries are in the chain already
+    entries: list[Audit]  # the entries after these
 
 
 class SealStep(msgspec.Struct, frozen=True):
+    """The outcome of one step."""
+
     sealed: int
-    is_first: bool  # nobody else has sealed meanwhile
+    is_first: bool  # no other process has sealed meanwhile
     more: bool
     missed: StoreError | None
 
@@ -54,12 +57,12 @@ async def seal(parts: Partitions, limit: int) -> int:
 
 
 async def _step(parts: Partitions, limit: int) -> SealStep:
-    # The chain is looked at first: whatever leaves an outbox after that has moved the head.
+    # The chain is read first: an entry that leaves an outbox after that has moved the tip.
     ends, _ = await audit_chain.links(parts.first, 0, 0)
-    found, missed = await try_all(
+    outboxes, missed = await try_all(
         audit_chain.outbox(number, part, 0, BATCH - 1) for number, part in enumerate(parts)
     )
-    waiting = [_waiting(box, ends) for box in found if not isinstance(box, StoreError)]
+    waiting = [_waiting(box, ends) for box in outboxes if not isinstance(box, StoreError)]
     oldest = _oldest(waiting, limit)
     taken = Counter(number for number, _ in oldest)
     if oldest and not await _append(parts.first, ends, oldest, _fields(waiting, taken)):
@@ -79,7 +82,7 @@ def _waiting(box: Outbox, ends: Ends) -> Waiting:
 def _behind(box: Outbox, taken: Taken) -> int:
     """Return how many of the first entries are in the chain already.
 
-    A failover may have brought an older outbox back. Its numbers mean nothing then: what is in it
+    A failover may have brought back an older outbox, whose numbers then mean nothing. Its entries
     may get into the chain twice, which is better than not at all.
     """
     behind = taken.count - box.gone

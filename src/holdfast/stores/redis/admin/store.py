@@ -56,11 +56,13 @@ class RedisAdmin:
     ) -> Sequence[Finding]:
         if every_seconds is not None:
             return await doctor.reconcile(list(self._parts), every_seconds)
-        found: list[Finding] = []
+        findings: list[Finding] = []
         tally = doctor.SeenCount(seen)
         for part in self._parts:
-            found += await doctor.examine(part, fix=fix, limit=limit - len(found), tally=tally)
-        return found
+            findings += await doctor.examine(
+                part, fix=fix, limit=limit - len(findings), tally=tally
+            )
+        return findings
 
     async def checks(self) -> Sequence[Check]:
         return await self._check()

@@ -1,8 +1,8 @@
-"""Switches that hold for all machines.
+"""Switches that apply to all machines.
 
-Those of a queue or a tenant are kept in every partition, so that a claim or a submit finds them in
-its own step; those of a worker only in the first, which also has the audit entry. What fails
-half-way is safe to repeat: a partition that has the setting already is left as it is.
+The switches of a queue or a tenant are kept in every partition, so that a claim or a submit reads
+them in its own step. Those of a worker are kept only in the first, which also has the audit entry.
+A call that fails half-way can be repeated: a partition that has the setting already is unchanged.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ async def set_switch(
     field = f"{switch} {name}"
     setting = SwitchSetting(switch=switch, name=name, by=audit.by, at=audit.at, until=until)
     body = b"" if on else codec.encode(setting)
-    only = b"" if until is None or not on else repr(until)  # the end of the one to be set back
+    only = b"" if until is None or not on else repr(until)  # the end of the setting that is removed
     entry = codec.encode(audit)
-    # Not sent again by itself: it would be written down twice.
+    # The client must not repeat it: the audit entry would be written twice.
     first = await parts.first.call(scripts.SET_SWITCH, field, body, entry, only, again=False)
-    others = [part for part in parts if part is not parts.first and switch is not Switch.DRAIN]
-    found = await gather_all(
-        part.call(scripts.SET_SWITCH, field, body, b"", only) for part in others
+    other_parts = [part for part in parts if part is not parts.first and switch is not Switch.DRAIN]
+    changed = await gather_all(
+        part.call(scripts.SET_SWITCH, field, body, b"", only) for part in other_parts
     )
-    return bool(first or any(found))
+    return bool(first or any(changed))
 
 
 async def switches(parts: Partitions) -> list[SwitchSetting]:

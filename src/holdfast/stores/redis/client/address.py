@@ -77,13 +77,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(url: str) -> Address:
-    scheme, _, rest = url.partition("://")
+    scheme, _, after_scheme = url.partition("://")
     if scheme not in SCHEMES:
         refuse(url, f"write {FORMS}")
-    if "#" in rest:
+    if "#" in after_scheme:
         refuse(url, "write # as %23")
     kind, tls = SCHEMES[scheme]
-    body, _, query = rest.partition("?")
+    body, _, query = after_scheme.partition("?")
     login, _, place = body.rpartition("@")
     hosts, _, path = place.partition("/")
     user, password = _login(url, login)
@@ -113,11 +113,11 @@ def parse(url: str) -> Address:
 
 
 def redact_url(url: str) -> str:
-    """Return a URL without what may be a secret, also one that cannot be parsed."""
-    scheme, there, rest = url.partition("://")
-    if not there:
+    """Return a URL without its secrets, even if it cannot be parsed."""
+    scheme, separator, after_scheme = url.partition("://")
+    if not separator:
         return url if "@" not in url else "…"
-    body, _, query = rest.partition("?")
+    body, _, query = after_scheme.partition("?")
     if "@" not in body and ("@" in query or "#" in body):  # a password with ? or # in it
         return f"{scheme}://…"
     return f"{scheme}://{body.rpartition('@')[2]}{_shown_query(query)}"
@@ -201,25 +201,25 @@ def _options(url: str, kind: AddressKind, query: str, *, tls: bool) -> dict[str,
 
 
 def _may_be_shown(name: str, query: str, before: Iterable[str]) -> bool:
-    """Return whether a name is not the rest of a password with a ? or & in it."""
+    """Return whether the name is certainly not part of a password with a ? or & in it."""
     whole = "@" not in query and not SECRET.intersection(before)
     return whole and _NAME.fullmatch(name) is not None
 
 
 def _partitions(url: str, options: dict[str, str]) -> int:
     text = options.get("partitions", str(PARTITIONS))
-    found = int(text) if re.fullmatch(r"[0-9]{1,4}", text) else 0
-    if not 1 <= found <= PARTITIONS_MAX:
+    number = int(text) if re.fullmatch(r"[0-9]{1,4}", text) else 0
+    if not 1 <= number <= PARTITIONS_MAX:
         refuse(url, f"partitions= is a number from 1 to {PARTITIONS_MAX}")
-    return found
+    return number
 
 
 def _timeout(url: str, options: dict[str, str]) -> float:
     least, most = TIMEOUTS_SECONDS
     try:
-        found = seconds(options.get("timeout", TIMEOUT_SECONDS))
+        timeout_seconds = seconds(options.get("timeout", TIMEOUT_SECONDS))
     except InvalidInput as error:
         refuse(url, f"timeout: {error}")
-    if not least <= found <= most:
+    if not least <= timeout_seconds <= most:
         refuse(url, f"timeout= is between {least:g}s and {most:g}s")
-    return found
+    return timeout_seconds

@@ -1,7 +1,7 @@
-"""The bell rings for other processes' writes: one blocked read per partition, while somebody waits.
+"""The bell announces writes of other processes: one blocking read per partition while one waits.
 
-The bell is a stream of a few entries. It is read from an id that was taken before any look, so a
-ring between a look and the wait for it is not missed (docs/internals/decisions/0007).
+The bell is a stream of a few entries. It is read from an id that was taken before any poll, so no
+entry between a poll and the wait for it is missed (docs/internals/decisions/0007).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bells:
             self._last[keys.prefix] = await self._newest(keys)
 
     def listen(self) -> None:
-        """Listen from now on, on the loop that calls; at most once."""
+        """Start to listen on the calling event loop, unless that has been done."""
         if not self._ears or self._ears[0].get_loop().is_closed():
             self._ears = [asyncio.create_task(self._hear(keys)) for keys in self._of]
 
@@ -45,17 +45,17 @@ class Bells:
         await asyncio.gather(*ears, return_exceptions=True)
 
     async def _newest(self, keys: KeyNames) -> str:
-        (found,) = await self._client.many(
+        (reply,) = await self._client.many(
             keys, [("XREVRANGE", keys("bell"), "+", "-", "COUNT", 1)]
         )
-        newest = unless_foreign(found)
+        newest = unless_foreign(reply)
         return str(newest[0][0].decode()) if newest else "0-0"
 
     async def _hear(self, keys: KeyNames) -> None:
         lost = False
         while True:
             try:
-                if lost:  # after a restart or failover ids may have gone back
+                if lost:  # after a restart or failover the ids may be lower
                     self._last[keys.prefix] = await self._newest(keys)
                     lost = False
                     self._ring(Topic)
@@ -68,10 +68,10 @@ class Bells:
     async def _hear_once(self, keys: KeyNames) -> None:
         last = self._last[keys.prefix]
         heard = await self._client.listen(keys, last, block_seconds=BLOCK_SECONDS)
-        for entry, said in heard:
+        for entry, fields in heard:
             self._last[keys.prefix] = entry
-            self._ring(topic for topic in Topic if topic.encode() in said)
-        if len(heard) >= RINGS:  # there may have been more, which are gone
+            self._ring(topic for topic in Topic if topic.encode() in fields)
+        if len(heard) >= RINGS:  # older entries may have been dropped
             self._ring(Topic)
 
     def _ring(self, topics: Iterable[Topic]) -> None:

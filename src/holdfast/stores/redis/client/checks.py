@@ -1,7 +1,7 @@
-"""Settings of the servers that decide what is kept: checked when the store is opened.
+"""Checks of the server settings that decide which data is kept, run when the store opens.
 
-A setting that would lose tasks in silence is refused. One that is a matter of choice is reported,
-and so is one that the ACL does not let us read.
+A setting that would lose tasks in silence is refused. A setting that is a matter of choice is
+reported, and so is one that the ACL does not let us read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTINGS = "maxmemory maxmemory-policy appendonly appendfsync save min-replicas-
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that one server tells about itself; a string says why one is not told."""
+    """The facts that a server reports about itself; a string is the reason why one is missing."""
 
     where: str
     info: Mapping[str, str] | str
@@ -37,28 +37,31 @@ class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """The writes that a partition found to be lost."""
+
     key: str
     writes: int
     at: str
-    emptied: str = ""  # when
+    emptied: str = ""  # the time at which the store was emptied
 
 
 async def run_checks(
     client: RedisClient, keys_list: Sequence[KeyNames], clock: Clock
 ) -> list[Check]:
-    """Run all checks; raise `StoreUnusable` for what must not be used as it is."""
+    """Run all checks; raise `StoreUnusable` if a server must not be used as it is."""
     asked_at = clock.now()
     servers = [
         _ask_facts(where, replies)
         for where, replies in await client.ask_each_primary(list(_questions()))
     ]
     between = asked_at, clock.now()
-    for seen in servers:
-        refuse_mode(seen, client.address)
+    for facts in servers:
+        refuse_mode(facts, client.address)
     checks = [
-        _join_checks(servers, [judge(seen, client.address) for seen in servers]) for judge in JUDGES
+        _join_checks(servers, [judge(facts, client.address) for facts in servers])
+        for judge in JUDGES
     ]
-    checks.append(_join_checks(servers, [clock_check(seen, between) for seen in servers]))
+    checks.append(_join_checks(servers, [clock_check(facts, between) for facts in servers]))
     for keys in keys_list:
         if wrong := await client.wrong_types(keys):
             raise faults.foreign(wrong, client.address.shown)
@@ -70,71 +73,73 @@ def is_durable(checks: Sequence[Check]) -> bool:
     return all(check.good for check in checks if check.name == "persistence")
 
 
-def refuse_mode(seen: ServerFacts, address: Address) -> None:
+def refuse_mode(facts: ServerFacts, address: Address) -> None:
     """Raise an error if the server is of another kind than the URL says."""
-    mode = _get(seen.info, "redis_mode")
+    mode = _get(facts.info, "redis_mode")
     if mode == "sentinel":
         raise StoreUnusable(
-            f"{seen.where} is a Sentinel: write redis+sentinel://…/NAME in HOLDFAST_STORE"
+            f"{facts.where} is a Sentinel: write redis+sentinel://…/NAME in HOLDFAST_STORE"
         )
     if mode == "cluster" and not address.clustered:
         raise StoreUnusable(
-            f"{seen.where} is a node of a Cluster: write redis+cluster://… in HOLDFAST_STORE"
+            f"{facts.where} is a node of a Cluster: write redis+cluster://… in HOLDFAST_STORE"
         )
 
 
-def version_check(seen: ServerFacts, _: Address) -> Check:
-    if isinstance(seen.info, str):
-        return _unseen("version", seen.info)
-    valkey = seen.info.get("valkey_version")
+def version_check(facts: ServerFacts, _: Address) -> Check:
+    if isinstance(facts.info, str):
+        return _unseen("version", facts.info)
+    valkey = facts.info.get("valkey_version")
     name, text, least = (
         ("Valkey", valkey, VALKEY_LEAST)
         if valkey
-        else ("Redis", seen.info.get("redis_version", "0"), REDIS_LEAST)
+        else ("Redis", facts.info.get("redis_version", "0"), REDIS_LEAST)
     )
     if tuple(int(part) for part in text.split(".")[:2] if part.isdigit()) < least:
         raise StoreUnusable(
-            f"{seen.where} runs {name} {text}: Holdfast needs {'.'.join(map(str, least))} or newer"
+            f"{facts.where} runs {name} {text}: Holdfast needs {'.'.join(map(str, least))} or newer"
         )
     return _good("version", f"{name} {text}")
 
 
-def commands_check(seen: ServerFacts, _: Address) -> Check:
-    if isinstance(seen.commands, str):
-        return _unseen("commands", seen.commands)
-    missing = [name.upper() for name, known in zip(NEEDED, seen.commands, strict=True) if not known]
+def commands_check(facts: ServerFacts, _: Address) -> Check:
+    if isinstance(facts.commands, str):
+        return _unseen("commands", facts.commands)
+    missing = [
+        name.upper() for name, known in zip(NEEDED, facts.commands, strict=True) if not known
+    ]
     if missing:
         raise StoreUnusable(
-            f"{seen.where} lacks {', '.join(missing)}: Holdfast needs streams and scripts; "
+            f"{facts.where} lacks {', '.join(missing)}: Holdfast needs streams and scripts; "
             "look for rename-command in its configuration"
         )
     return _good("commands", "streams and scripts are there")
 
 
-def role_check(seen: ServerFacts, address: Address) -> Check:
-    role = _get(seen.info, "role")
+def role_check(facts: ServerFacts, address: Address) -> Check:
+    role = _get(facts.info, "role")
     if role is None:
-        return _unseen("role", _why(seen.info))
+        return _unseen("role", _why(facts.info))
     if role != "master":
         raise StoreUnusable(
-            f"{seen.where} is a replica of {_get(seen.info, 'master_host')}:"
-            f"{_get(seen.info, 'master_port')}, which takes no writes: name the primary"
+            f"{facts.where} is a replica of {_get(facts.info, 'master_host')}:"
+            f"{_get(facts.info, 'master_port')}, which takes no writes: name the primary"
             + (" or write redis+sentinel://…" if address.kind is AddressKind.SINGLE else "")
         )
     return _good("role", "primary")
 
 
-def eviction_check(seen: ServerFacts, _: Address) -> Check:
-    policy = _get(seen.config, "maxmemory-policy") or _get(seen.info, "maxmemory_policy")
-    limit = _get(seen.config, "maxmemory") or _get(seen.info, "maxmemory")
+def eviction_check(facts: ServerFacts, _: Address) -> Check:
+    policy = _get(facts.config, "maxmemory-policy") or _get(facts.info, "maxmemory_policy")
+    limit = _get(facts.config, "maxmemory") or _get(facts.info, "maxmemory")
     if policy is None or limit is None:
-        return _unseen("eviction", _why(seen.config))
+        return _unseen("eviction", _why(facts.config))
     if policy == "noeviction":
         return _good("eviction", "noeviction")
     cure = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file"
     if int(limit) > 0:
         raise StoreUnusable(
-            f"{seen.where} has maxmemory-policy {policy}: when its memory is full it deletes "
+            f"{facts.where} has maxmemory-policy {policy}: when its memory is full it deletes "
             f"tasks without a word; {cure}"
         )
     return _bad(
@@ -143,25 +148,25 @@ def eviction_check(seen: ServerFacts, _: Address) -> Check:
     )
 
 
-def persistence_check(seen: ServerFacts, _: Address) -> Check:
+def persistence_check(facts: ServerFacts, _: Address) -> Check:
     name = "persistence"
-    appends = {"yes": "1", "no": "0", None: _get(seen.info, "aof_enabled")}[
-        _get(seen.config, "appendonly")
+    appends = {"yes": "1", "no": "0", None: _get(facts.info, "aof_enabled")}[
+        _get(facts.config, "appendonly")
     ]
     if appends is None:
-        return _unseen(name, _why(seen.config))
+        return _unseen(name, _why(facts.config))
     if appends == "1":
-        return _appending(_get(seen.config, "appendfsync"))
-    if isinstance(seen.config, str):
+        return _appending(_get(facts.config, "appendfsync"))
+    if isinstance(facts.config, str):
         return _bad(
             name,
             "appendonly is off: a crash loses all since the last snapshot, if there is any "
-            f"(save {_unseen(name, seen.config).message})",
+            f"(save {_unseen(name, facts.config).message})",
         )
-    if seen.config.get("save"):
+    if facts.config.get("save"):
         return _bad(
             name,
-            f"only snapshots (save {seen.config['save']}): a crash loses all that came "
+            f"only snapshots (save {facts.config['save']}): a crash loses all that came "
             "after the last one; CONFIG SET appendonly yes",
         )
     return _bad(
@@ -169,12 +174,12 @@ def persistence_check(seen: ServerFacts, _: Address) -> Check:
     )
 
 
-def failover_check(seen: ServerFacts, address: Address) -> Check:
+def failover_check(facts: ServerFacts, address: Address) -> Check:
     if address.kind is AddressKind.SINGLE:
         return _good("failover")
-    least = _get(seen.config, "min-replicas-to-write")
+    least = _get(facts.config, "min-replicas-to-write")
     if least is None:
-        return _unseen("failover", _why(seen.config))
+        return _unseen("failover", _why(facts.config))
     if least == "0":
         return _bad(
             "failover",
@@ -184,12 +189,12 @@ def failover_check(seen: ServerFacts, address: Address) -> Check:
     return _good("failover", f"min-replicas-to-write {least}")
 
 
-def clock_check(seen: ServerFacts, between: tuple[float, float]) -> Check:
-    """Compare the server's clock with ours, read before and after, which may be far apart."""
-    if isinstance(seen.time, str):
-        return _unseen("clock", seen.time)
+def clock_check(facts: ServerFacts, between: tuple[float, float]) -> Check:
+    """Compare the server's clock with ours, which was read before and after the question."""
+    if isinstance(facts.time, str):
+        return _unseen("clock", facts.time)
     asked_at, answered_at = between
-    skew = seen.time - min(max(seen.time, asked_at), answered_at)
+    skew = facts.time - min(max(facts.time, asked_at), answered_at)
     if abs(skew) <= SKEW_SECONDS_MAX:
         return _good("clock", "agrees with ours")
     side = "ahead of" if skew > 0 else "behind"
@@ -199,31 +204,31 @@ def clock_check(seen: ServerFacts, between: tuple[float, float]) -> Check:
 
 
 def lost_check(lost: Sequence[Lost]) -> Check:
-    """Report the writes that had been answered and were found to be gone."""
-    emptied = [one for one in lost if one.emptied]
+    """Report writes that had been answered and are lost."""
+    emptied = [loss for loss in lost if loss.emptied]
     if emptied:
-        forget = "; ".join(f"HDEL {one.key} emptiedAt lostWrites lostAt" for one in emptied)
+        forget = "; ".join(f"HDEL {loss.key} emptiedAt lostWrites lostAt" for loss in emptied)
         return _bad(
             "lost writes",
             "the store was emptied, or its key meta was removed, under running processes, the "
-            f"last time at {max(one.emptied for one in emptied)}; to forget it: {forget}",
+            f"last time at {max(loss.emptied for loss in emptied)}; to forget it: {forget}",
         )
-    some = [one for one in lost if one.writes]
-    if not some:
+    losses = [loss for loss in lost if loss.writes]
+    if not losses:
         return _good("lost writes")
-    forget = "; ".join(f"HDEL {one.key} lostWrites lostAt" for one in some)
+    forget = "; ".join(f"HDEL {loss.key} lostWrites lostAt" for loss in losses)
     return _bad(
         "lost writes",
-        f"{sum(one.writes for one in some)} writes that had been answered were lost by a "
-        f"failover or a restart, the last time at {max(one.at for one in some)}; to forget it: "
+        f"{sum(loss.writes for loss in losses)} writes that had been answered were lost by a "
+        f"failover or a restart, the last time at {max(loss.at for loss in losses)}; to forget it: "
         f"{forget}",
     )
 
 
 async def _read_lost(client: RedisClient, keys: KeyNames) -> Lost:
     key = keys("meta")
-    [found] = await client.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
-    writes, at, emptied = unless_foreign(found)
+    [reply] = await client.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
+    writes, at, emptied = unless_foreign(reply)
     return Lost(
         key=key,
         writes=int(writes or 0),
@@ -239,8 +244,8 @@ def _appending(fsync: str | None) -> Check:
         "no": "a crash of its machine loses what the system had not written, about 30 seconds",
         None: "appendfsync is unknown, as CONFIG may not be asked",
     }
-    says = f"appendonly yes, appendfsync {fsync or 'unknown'}: {loses[fsync]}"
-    return Check(name="persistence", good=fsync != "no", message=says)
+    message = f"appendonly yes, appendfsync {fsync or 'unknown'}: {loses[fsync]}"
+    return Check(name="persistence", good=fsync != "no", message=message)
 
 
 JUDGES: tuple[Callable[[ServerFacts, Address], Check], ...] = (
@@ -258,7 +263,9 @@ def _questions() -> Sequence[tuple[str, ...]]:
         ("INFO",),
         ("COMMAND", "INFO", *NEEDED),
         ("TIME",),
-        *(("CONFIG", "GET", name) for name in SETTINGS),  # several at once only from 7.0 on
+        *(
+            ("CONFIG", "GET", name) for name in SETTINGS
+        ),  # one command can read several only from Redis 7.0 on
     ]
 
 
@@ -284,12 +291,12 @@ def _parse_info(info: bytes) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _get(found: Mapping[str, str] | str, name: str) -> str | None:
-    return None if isinstance(found, str) else found.get(name)
+def _get(facts: Mapping[str, str] | str, name: str) -> str | None:
+    return None if isinstance(facts, str) else facts.get(name)
 
 
-def _why(found: Mapping[str, str] | str) -> str:
-    return found if isinstance(found, str) else "the server does not say"
+def _why(facts: Mapping[str, str] | str) -> str:
+    return facts if isinstance(facts, str) else "the server does not say"
 
 
 def _good(name: str, message: str = "") -> Check:
@@ -305,14 +312,14 @@ def _unseen(name: str, why: str) -> Check:
 
 
 def _join_checks(servers: Sequence[ServerFacts], checks: Sequence[Check]) -> Check:
-    """Return one check for all servers: the worst of them, or what holds for all."""
+    """Return one check for all servers, with the messages of those that are not good, if any."""
     bad = [
-        (seen.where, check) for seen, check in zip(servers, checks, strict=True) if not check.good
+        (facts.where, check) for facts, check in zip(servers, checks, strict=True) if not check.good
     ]
     if not bad:
-        says = dict.fromkeys(check.message for check in checks)
+        messages = dict.fromkeys(check.message for check in checks)
     elif len(bad) == len(checks):
-        says = dict.fromkeys(check.message for _, check in bad)
+        messages = dict.fromkeys(check.message for _, check in bad)
     else:
-        says = dict.fromkeys(f"{where}: {check.message}" for where, check in bad)
-    return Check(name=checks[0].name, good=not bad, message="; ".join(says))
+        messages = dict.fromkeys(f"{where}: {check.message}" for where, check in bad)
+    return Check(name=checks[0].name, good=not bad, message="; ".join(messages))

@@ -27,10 +27,10 @@ from holdfast.stores.redis.client.connection import Command
 from holdfast.stores.redis.client.topology import ServerFault, Topology
 from holdfast.stores.redis.keys import TYPES, KeyNames
 
-BELLS_MAX = 100  # read at once; the others wait
+BELLS_MAX = 100  # entries of the bell that one read returns
 CLOSE_SECONDS = 2.0
 NAMES_PAGE = 5_000
-NAMES_PAGES_MAX = 1_000  # of one server
+NAMES_PAGES_MAX = 1_000  # pages of names read from one server
 
 T = TypeVar("T")
 Reply = dict[str, Any]
@@ -47,14 +47,17 @@ class Script:
 
 
 class ServerTime(NamedTuple):
-    """The two times of a server, which only a test sets apart."""
+    """The two times of a server, which differ only in tests."""
 
-    now: float  # leases and due times are judged by it
+    now: float  # for leases and due times
     wall: float
 
 
 class RedisClient:
-    """Usable from several loops, each with connections of its own. Replies are bytes (RESP2)."""
+    """A client that several event loops can use, each with connections of its own.
+
+    Replies are bytes (RESP2).
+    """
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -62,7 +65,7 @@ class RedisClient:
         self._pid: int | None = None
 
     async def open(self) -> None:
-        """Says at once when a server cannot be reached or does not let us in."""
+        """Open the client; raise an error if a server cannot be reached or refuses the login."""
         if self._pid is not None:
             self._topology()
             return
@@ -80,13 +83,13 @@ class RedisClient:
 
     async def close(self) -> None:
         if self._pid != os.getpid():
-            return  # the sockets are another process's
+            return  # the sockets belong to another process
         loops, self._loops, self._pid = self._loops, {}, None
         for loop, topology in loops.items():
             await _close(loop, topology)
 
     async def detach(self) -> None:
-        """Close the connections of the loop that calls."""
+        """Close the connections of the calling event loop."""
         topology = self._loops.pop(asyncio.get_running_loop(), None)
         if topology is not None and self._pid == os.getpid():
             await topology.close()
@@ -99,7 +102,7 @@ class RedisClient:
         *,
         repeatable: bool = True,
     ) -> Any:
-        """Run it on the partition of the keys. When the connection was cut, once more."""
+        """Run a script on the partition of the keys; repeat it once if the connection was cut."""
         key = keys.meta
         short = [("EVALSHA", script.sha, 1, key, *args)]
         where, replies = await self._again(
@@ -116,7 +119,10 @@ class RedisClient:
         return replies[0]
 
     async def many(self, keys: KeyNames, commands: Sequence[Command]) -> list[Any]:
-        """Read, all at once; not one atomic step. Of a key of a wrong type: a `StoreForeign`."""
+        """Run commands in one round trip, which is not one atomic step.
+
+        The reply for a key of a wrong type is a `StoreForeign`.
+        """
         if not commands:
             return []
         where, replies = await self._again(
@@ -133,7 +139,7 @@ class RedisClient:
     async def listen(
         self, keys: KeyNames, last_id: str, *, block_seconds: float
     ) -> list[tuple[str, dict[bytes, bytes]]]:
-        """Return what came on the bell after that id, or nothing."""
+        """Return the entries that came on the bell after that id."""
         key = keys.bell
         block_ms = max(1, round(block_seconds * 1000))
         command = ("XREAD", "COUNT", BELLS_MAX, "BLOCK", block_ms, "STREAMS", key, last_id)
@@ -150,22 +156,22 @@ class RedisClient:
         ]
 
     async def ask_each_primary(self, commands: Sequence[Command]) -> list[tuple[str, list[Any]]]:
-        """The same asked of every primary: its name, and the replies with errors in place."""
+        """Ask every primary; return its name and the replies, with errors in place."""
 
         async def ask(topology: Topology) -> list[tuple[str, list[Any]]]:
-            found = []
+            answers = []
             for node in await topology.primaries():
                 replies = await topology.ask(node, commands)
-                found.append((node.where, replies))
-            return found
+                answers.append((node.where, replies))
+            return answers
 
         return await self._again(ask, repeatable=True)
 
     async def names(self, pattern: str) -> list[str]:
-        """The keys of all primaries whose names match, as far as so many pages reach."""
+        """Return the matching keys of all primaries, up to `NAMES_PAGES_MAX` pages of each."""
 
-        async def look(topology: Topology) -> list[str]:
-            found: list[str] = []
+        async def scan_all(topology: Topology) -> list[str]:
+            names: list[str] = []
             for node in await topology.primaries():
                 cursor = b"0"
                 for _ in range(NAMES_PAGES_MAX):
@@ -173,13 +179,13 @@ class RedisClient:
                     [reply] = await topology.ask(node, [scan])
                     if _is_error(reply):
                         raise ServerFault(reply, node.where)
-                    cursor, some = reply
-                    found += [name.decode(errors="replace") for name in some]
+                    cursor, page = reply
+                    names += [name.decode(errors="replace") for name in page]
                     if cursor == b"0":
                         break
-            return found
+            return names
 
-        return await self._again(look, repeatable=True)
+        return await self._again(scan_all, repeatable=True)
 
     async def wrong_types(self, keys: KeyNames) -> list[str]:
         """Return the keys with fixed names that are not of our types, and what they are."""
@@ -187,9 +193,9 @@ class RedisClient:
         names += [(keys("by_status", status), "zset") for status in Status]
         replies = await self.many(keys, [("TYPE", name) for name, _ in names])
         return [
-            f"{name} is a {found.decode()}, not a {wanted}"
-            for (name, wanted), found in zip(names, replies, strict=True)
-            if found.decode() not in ("none", wanted)
+            f"{name} is a {type_.decode()}, not a {wanted}"
+            for (name, wanted), type_ in zip(names, replies, strict=True)
+            if type_.decode() not in ("none", wanted)
         ]
 
     async def _diagnose(self, error: redis.RedisError, where: str, keys: KeyNames) -> Exception:
@@ -198,7 +204,7 @@ class RedisClient:
         return faults.foreign(await self.wrong_types(keys), where, error)
 
     async def _again(self, ask: Callable[[Topology], Awaitable[T]], *, repeatable: bool) -> T:
-        """Once more, at once, if the connection was cut: not after a time-out."""
+        """Ask, and repeat it once if the connection was cut, but not after a time-out."""
         topology = self._topology()
         try:
             return await ask(topology)

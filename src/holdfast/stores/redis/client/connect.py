@@ -1,4 +1,4 @@
-"""Connections to a server: made, and asked once.
+"""Making a connection to a server, and asking one question on it.
 
 Nothing here sends anything twice: the driver's own resending is off.
 """

@@ -1,7 +1,7 @@
 """One connection on which calls are sent as they come, and answered in that order.
 
 The driver makes the connection: TLS, login, database. From then on hiredis packs and reads, and
-the driver's streams are left out, which cost several times what a call does.
+the driver's streams are not used, because they cost several times as much as a call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from redis.asyncio.connection import AbstractConnection
 
 Command = Sequence[str | bytes | int | float]
 
-CALLS_MAX = 10_000  # that wait for their answers
+CALLS_MAX = 10_000  # calls that wait for their answers
 _NOTHING = object()
 
 
@@ -30,7 +30,10 @@ class _Call:
 
 
 class PipelinedConnection(asyncio.Protocol):
-    """``usable`` until it is cut, or a call on it was given up: its answer may never come."""
+    """A connection with several calls under way.
+
+    It is ``usable`` until it is cut or a call on it was given up, whose answer may never come.
+    """
 
     def __init__(self, connection: AbstractConnection, timeout_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -47,13 +50,16 @@ class PipelinedConnection(asyncio.Protocol):
         self._writer, reader = connection._writer, connection._reader
         assert self._writer is not None
         assert reader is not None
-        connection._writer = connection._reader = None  # it has nothing left to close
-        self._transport = self._writer.transport  # which its writer, forgotten, would close
+        connection._writer = connection._reader = None  # so that the driver closes nothing
+        self._transport = self._writer.transport  # the writer would close it if it were dropped
         self._transport.set_protocol(self)
         self.usable = not reader.at_eof()
 
     async def ask(self, commands: Sequence[Command], *, block_seconds: float = 0.0) -> list[Any]:
-        """The reply of each, or its error in its place. The server itself may wait, too."""
+        """Send commands, and return the reply of each, or its error in its place.
+
+        ``block_seconds`` is how long the server itself may wait before it answers.
+        """
         if len(self._calls) >= CALLS_MAX:
             raise redis.TimeoutError(f"{CALLS_MAX} calls wait for their answers already")
         packed = b"".join([_pack(command) for command in commands])
@@ -66,7 +72,7 @@ class PipelinedConnection(asyncio.Protocol):
         self._calls.append(_Call(len(commands), future, self._loop.time() + patience))
         self._transport.write(packed)
         if self._timer is None:
-            self._timer = self._loop.call_later(patience, self._look)
+            self._timer = self._loop.call_later(patience, self._check_oldest_call)
         try:
             return await future
         except asyncio.CancelledError:
@@ -74,7 +80,7 @@ class PipelinedConnection(asyncio.Protocol):
             raise
 
     def retire(self) -> None:
-        """New calls go elsewhere; those under way are waited for."""
+        """Take no new calls, and close as soon as those under way are answered."""
         self.usable = False
         if all(call.future.done() for call in self._calls):
             self.close()
@@ -83,14 +89,14 @@ class PipelinedConnection(asyncio.Protocol):
         self.usable = False
         self._transport.close()
 
-    def _look(self) -> None:
-        """Has the oldest call been waiting for too long? Then nobody on this line will hear."""
+    def _check_oldest_call(self) -> None:
+        """Fail all calls if the oldest one has waited for too long."""
         self._timer = None
         if not self._calls:
             return
         left = self._calls[0].ends_at - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+            self._timer = self._loop.call_later(left, self._check_oldest_call)
         else:
             self._fail(redis.TimeoutError("Timeout reading from the server"))
             self._transport.abort()
@@ -102,7 +108,7 @@ class PipelinedConnection(asyncio.Protocol):
             if not call.future.done():
                 call.future.set_exception(error)
 
-    # -- told by the loop
+    # -- called by the event loop
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -25,16 +25,16 @@ log = logging.getLogger("holdfast.stores.redis.faults")
 ACL_HELP = "docs/redis.md has the ACL line that Holdfast needs"
 
 CONNECTING = "Timeout connecting"  # the driver's words
-ASKING = "Timeout asking"  # ours, for the first question on a connection for only that
+ASKING = "Timeout asking"  # our words, for a connection that is opened for one question
 AT_FIRST = (CONNECTING, ASKING)
 
 FULL = {"OOM", "MISCONF"}
 DENIED = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"}
 MOVING = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "UNBLOCKED"}
 WAITING = {"LOADING", "BUSY", "NOREPLICAS"}
-STALE = MOVING | {"LOADING", "NOREPLICAS"}  # who answers so is not, or not yet, the one to ask
+STALE = MOVING | {"LOADING", "NOREPLICAS"}  # a server that answers so is not, or not yet, primary
 
-# Redis 6.2 wraps what a command in a script answers; from 7.0 on it stands first.
+# Redis 6.2 wraps the error of a command in a script; from 7.0 on the error comes first.
 _IN_SCRIPT = re.compile(r"@user_script: ?\d+: -?([A-Z]{3,})\b")
 _FIRST = re.compile(r"-?([A-Z]{3,})\b")
 _LINE = re.compile(r",? ?(?:script: [0-9a-f]{40}, on )?@user_script: ?(\d+):?\.?")
@@ -48,7 +48,7 @@ _NOT_LOCAL = "non local key"  # a script met a key that a resharding had moved a
 
 
 def code_of(error: BaseException) -> str:
-    """Return the word that the server puts before its message; empty: it was not the server."""
+    """Return the server's error code, or nothing if the error is not the server's."""
     if not isinstance(error, redis.RedisError):
         return ""
     text = str(error)
@@ -56,15 +56,15 @@ def code_of(error: BaseException) -> str:
         return "NOPERM"
     if _NOT_LOCAL in text:
         return "TRYAGAIN"
-    found = _IN_SCRIPT.search(text)
-    if found is None and error.status_code and error.status_code != "ERR":
+    match = _IN_SCRIPT.search(text)
+    if match is None and error.status_code and error.status_code != "ERR":
         return error.status_code
-    found = found or _FIRST.match(text)
-    return found[1] if found else error.status_code or ""
+    match = match or _FIRST.match(text)
+    return match[1] if match else error.status_code or ""
 
 
 def is_cut(error: BaseException) -> bool:
-    """Return whether the connection was closed or led elsewhere: a repeat may succeed."""
+    """Return whether the connection was cut or redirected, so that a repeat may succeed."""
     code = code_of(error)
     is_login = isinstance(error, redis.AuthenticationError)
     lost = isinstance(error, redis.ConnectionError) and not code and not is_login
@@ -80,7 +80,7 @@ def is_denied(error: BaseException) -> bool:
 
 
 def tells_denied(text: str) -> bool:
-    """Return whether a script kept this text of an error by which a command was refused."""
+    """Return whether this text, kept by a script, says that a command was refused."""
     return "NOPERM" in text or _DENIED_IN_SCRIPT.search(text) is not None
 
 
@@ -93,25 +93,25 @@ def without_location(error: redis.RedisError, name: str, source: str) -> redis.R
 
     The place says nothing to callers, and the server gives only the number of the line.
     """
-    found, code = _LINE.search(str(error)), code_of(error)
-    if found is None:
+    location, code = _LINE.search(str(error)), code_of(error)
+    if location is None:
         return error
-    lines, number = source.splitlines(), int(found[1])
+    lines, number = source.splitlines(), int(location[1])
     line = lines[number - 1].strip() if 1 <= number <= len(lines) else ""
     text = _RUNNING.sub("", _LINE.sub("", str(error)))
-    is_usual = code in FULL | MOVING | WAITING  # one for each write, while it lasts
+    is_usual = code in FULL | MOVING | WAITING  # it would be logged for each write while it lasts
     level = logging.DEBUG if is_usual else logging.WARNING
     log.log(level, "%s in %s, line %d: `%s`", text, name, number, line)
     if code == "NOPERM" and (commands := _COMMAND.findall(line)):
-        text = f"{text} ({' or '.join(commands)})"  # an old server does not say which
+        text = f"{text} ({' or '.join(commands)})"  # an old server does not name the command
     return redis.ResponseError(text, status_code=code or None)
 
 
 def translate(error: redis.RedisError, where: str, address: Address) -> Exception:
     """Return the fault as an error of the engine; a fault of the caller stays as it is."""
     explain = _BY_CODE.get(code_of(error))
-    for kinds, other in _BY_KIND:
-        explain = explain or (other if isinstance(error, kinds) else None)
+    for kinds, explain_kind in _BY_KIND:
+        explain = explain or (explain_kind if isinstance(error, kinds) else None)
     return explain(where, address, error) if explain else error
 
 
@@ -142,7 +142,7 @@ def command_denied(where: str, address: Address, error: Exception) -> StoreUnusa
 
 def away(where: str, address: Address, error: Exception) -> StoreError:
     below = error.__cause__
-    last = below if isinstance(below, redis.RedisError) else error  # of several that were asked
+    last = below if isinstance(below, redis.RedisError) else error  # the last of several servers
     text, before = str(last), "" if last is error else f"{error}: "
     if "SSL" in text or "certificate" in text:
         reason = _CONNECTING.sub("", text).rstrip(".")
@@ -157,7 +157,7 @@ def away(where: str, address: Address, error: Exception) -> StoreError:
 
 
 def _reason(error: Exception, address: Address) -> str:
-    """Return the reason in plain words, without the host, which has been named."""
+    """Return the reason in plain words, without the host, which the message names already."""
     text = str(error)
     if text.startswith(AT_FIRST):
         return f"no answer in {min(CONNECT_SECONDS_MAX, address.timeout_seconds):g} s"
@@ -170,7 +170,7 @@ def _reason(error: Exception, address: Address) -> str:
 
 
 def _of_the_system(error: OSError) -> str:
-    """Return the errors of the operating system; an address such as localhost may have several."""
+    """Return the errors of the operating system: localhost, for example, may have several."""
     if isinstance(error, socket.gaierror):
         return "name not known" if error.errno == socket.EAI_NONAME else error.strerror or ""
     numbers = {error.errno} if error.errno else {int(n) for n in _ERRNO.findall(str(error))}
@@ -178,7 +178,7 @@ def _of_the_system(error: OSError) -> str:
 
 
 def at_first(address: Address, error: StoreUnavailable) -> StoreUnavailable:
-    """Explain a server that hangs up on the first word: it may have expected TLS, or none."""
+    """Explain a connection that the server closed at once: it may have expected TLS, or none."""
     if address.tls or "closed by server" not in str(error):
         return error
     return StoreUnavailable(f"{error}{_other_scheme(address)}")
@@ -220,9 +220,9 @@ def wrong_type(where: str, _: Address, error: Exception) -> StoreForeign:
 
 
 def foreign(keys: Sequence[str], where: str, error: Exception | None = None) -> StoreForeign:
-    found = ", ".join(keys) or f"a key ({server_text(error)})"
+    names = ", ".join(keys) or f"a key ({server_text(error)})"
     return StoreForeign(
-        f"{where} holds something of another program under our names: {found}; "
+        f"{where} holds something of another program under our names: {names}; "
         "rename it, or set HOLDFAST_NAMESPACE"
     )
 

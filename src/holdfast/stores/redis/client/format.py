@@ -1,7 +1,7 @@
-"""Is this place in the server ours, and of a kind that we know?
+"""Checks that the namespace in the server is ours, and that its format is known.
 
-Other namespaces must not begin as ours does, nor ours as theirs: ``prod:executor`` lies below
-``prod``, and whoever walks through the keys of the one meets the other's.
+No namespace may begin with the name of another: ``prod:executor`` lies below ``prod``, and a walk
+through the keys of ``prod`` would find those of the other, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.stores.redis.views.walks import escape_pattern
 
 
 async def make_ours(parts: Partitions, namespace: str, *, must_exist: bool) -> None:
-    """Refuse what is another's; make what is not there yet, unless somebody only looks."""
+    """Refuse a namespace of another program; create a missing store unless it ``must_exist``."""
     await _check_parents(parts.first.client, namespace)
     for part in parts:
         await _make_one_ours(part, parts, namespace, must_exist=must_exist)
@@ -33,9 +33,9 @@ async def _make_one_ours(
     partitions = len(parts)
     keys, where = part.keys, f"{part.keys.prefix} on {part.client.address.shown}"
     meta = keys("meta")
-    ask = ("HMGET", meta, "format", "partitions")
-    (found,) = await part.client.many(keys, [ask])
-    if must_exist and set(unless_foreign(found)) == {None}:
+    read_meta = ("HMGET", meta, "format", "partitions")
+    (stored,) = await part.client.many(keys, [read_meta])
+    if must_exist and set(unless_foreign(stored)) == {None}:
         if await _has_remains(part):
             raise StoreUnavailable(f"{where}: {EMPTIED}")
         raise StoreUnavailable(
@@ -43,38 +43,40 @@ async def _make_one_ours(
             "(FLUSHALL, a restart without its data), or it is another one: "
             "name one with --store, HOLDFAST_STORE and HOLDFAST_NAMESPACE"
         )
-    if set(unless_foreign(found)) == {None} and await _has_remains(part):
+    if set(unless_foreign(stored)) == {None} and await _has_remains(part):
         await part.note_emptied()
-        (found,) = await part.client.many(keys, [ask])
-    if None in unless_foreign(found):  # only then: a full server can be worked on, not written to
+        (stored,) = await part.client.many(keys, [read_meta])
+    if None in unless_foreign(
+        stored
+    ):  # written only if it is missing: a full server refuses writes
         if part is parts.first:
             await _check_children(part.client, namespace)
-        made = [
+        writes = [
             ("HSETNX", meta, "format", FORMAT),
             ("HSETNX", meta, "partitions", partitions),
         ]
-        *_, found = await part.client.many(keys, [*made, ask])
-    known, divided = (_number(text) for text in unless_foreign(found))
-    if known is None or divided is None:
+        *_, stored = await part.client.many(keys, [*writes, read_meta])
+    format_, stored_partitions = (_number(text) for text in unless_foreign(stored))
+    if format_ is None or stored_partitions is None:
         raise StoreForeign(
             f"{where} has {meta} of another program: rename it, or set HOLDFAST_NAMESPACE"
         )
-    if known > FORMAT:
+    if format_ > FORMAT:
         raise StoreTooNew(
-            f"{where} has format {known}, this Holdfast knows up to {FORMAT}: upgrade Holdfast"
+            f"{where} has format {format_}, this Holdfast knows up to {FORMAT}: upgrade Holdfast"
         )
-    if divided != partitions:
+    if stored_partitions != partitions:
         raise StoreForeign(
-            f"{where} was made with {divided} partitions, not {partitions}: "
-            f"add ?partitions={divided} to the URL, or choose another namespace"
+            f"{where} was made with {stored_partitions} partitions, not {partitions}: "
+            f"add ?partitions={stored_partitions} to the URL, or choose another namespace"
         )
 
 
 async def _has_remains(part: Partition) -> bool:
-    """Return whether there are keys of a store other than the one that says it is a store."""
+    """Return whether there are keys of a store, apart from the key meta."""
     names = [part.keys(kind) for kind in TYPES]
-    (found,) = await part.client.many(part.keys, [("EXISTS", *names)])
-    return bool(found)
+    (count,) = await part.client.many(part.keys, [("EXISTS", *names)])
+    return bool(count)
 
 
 def _number(text: bytes | None) -> int | None:
@@ -85,15 +87,17 @@ def _number(text: bytes | None) -> int | None:
 
 
 async def _check_parents(client: RedisClient, namespace: str) -> None:
-    """Refuse a namespace that lies below one which is there."""
+    """Refuse a namespace that lies below an existing one."""
     for parent in names.parents(namespace):
         if await _is_there(client, parent):
             raise _refusal(client, namespace, parent)
 
 
 async def _check_children(client: RedisClient, namespace: str) -> None:
-    """Refuse a namespace below which others lie. This looks at all keys of the server, so it is
-    for the one time when a namespace is made."""
+    """Refuse a namespace below which others lie.
+
+    This reads all keys of the server, so it is done only when a namespace is created.
+    """
     before, after = "", ":meta"
     if client.address.clustered:
         before, after = "{", f"-{number_of(0)}}}:meta"
@@ -111,18 +115,19 @@ def _is_namespace(name: str) -> bool:
 
 
 async def _is_there(client: RedisClient, namespace: str) -> bool:
-    """Return whether a store of that name is there; an ACL that hides the name hides its keys."""
+    """Return whether a store of that name exists; no, if an ACL hides its keys."""
     [first, *_] = prefixes(namespace, 1, clustered=client.address.clustered)
     keys = KeyNames(first)
     try:
-        [found] = await client.many(keys, [("HMGET", keys("meta"), "format", "partitions")])
+        [stored] = await client.many(keys, [("HMGET", keys("meta"), "format", "partitions")])
     except StoreUnusable:
         return False
-    return isinstance(found, list) and all(text is not None and text.isdigit() for text in found)
+    return isinstance(stored, list) and all(text is not None and text.isdigit() for text in stored)
 
 
-def _refusal(client: RedisClient, namespace: str, other: str) -> StoreForeign:
+def _refusal(client: RedisClient, namespace: str, neighbour: str) -> StoreForeign:
     return StoreForeign(
-        f"namespace {namespace!r} cannot be beside {other!r} on {client.address.shown}: the keys "
-        "of the shorter one would begin as those of the longer; choose another HOLDFAST_NAMESPACE"
+        f"namespace {namespace!r} cannot be beside {neighbour!r} on {client.address.shown}: "
+        "the keys of the shorter one would begin as those of the longer; "
+        "choose another HOLDFAST_NAMESPACE"
     )

@@ -1,7 +1,7 @@
 """The servers that one event loop talks to: which of them has a key, and connections to each.
 
-Redirections and Sentinel's answer are followed here, as the driver's clients send again by
-themselves what may have been done already, and keep their connections to a demoted primary.
+This module follows redirections and Sentinel's answers itself. The driver's clients would send
+commands again that may have been run already, and keep connections to a demoted primary.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from holdfast.stores.redis.client.connect import (
 from holdfast.stores.redis.client.connection import Command, PipelinedConnection
 
 REDIRECTS = 3
-EARS_MAX = 1024  # connections that only listen: one for each partition
-# A primary that was replaced takes writes, which are lost, until Sentinel has told it: ten seconds.
+EARS_MAX = 1024  # connections for blocking reads: one for each partition
+# Until Sentinel demotes a primary that was replaced, it accepts writes, which are lost. That takes
+# ten seconds, so we ask Sentinel more often.
 TRUST_SECONDS = 2.0
 
 
 class ServerFault(Exception):
-    """An error on the way to a server."""
+    """An error of a connection to a server, or of the server's answer."""
 
     def __init__(self, error: redis.RedisError, where: str) -> None:
         super().__init__(error, where)
@@ -41,13 +42,13 @@ class ServerFault(Exception):
 
 
 class Node:
-    """One server."""
+    """A server and our connections to it: one for calls, and others for blocking reads."""
 
     def __init__(self, address: Address, host: Host) -> None:
         self.host = host
         self.where = f"{host[0]}:{host[1]}"
 
-        tls = tls_of(address)  # read once: to load what is trusted takes a while
+        tls = tls_of(address)  # made once: loading the trusted certificates is slow
 
         def make() -> DriverConnection:
             return make_driver_connection(address, host, tls)
@@ -57,37 +58,37 @@ class Node:
         self._connection: PipelinedConnection | None = None
         self._connecting: asyncio.Task[PipelinedConnection] | None = None
         self._closed = False
-        self._ears: list[PipelinedConnection] = []  # idle ones
+        self._ears: list[PipelinedConnection] = []  # idle connections for blocking reads
         self._hearing = 0
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """The reply of each, or its error in its place."""
+        """Send commands, and return the reply of each, or its error in its place."""
         connection = self._connection
         if connection is None or not connection.usable:
             connection = await self._connect()
         return await connection.ask(commands)
 
     async def _connect(self) -> PipelinedConnection:
-        """All who need one wait for the same, also if there is none to be had."""
+        """Connect; all callers wait for the same attempt, and get the same error if it fails."""
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._open())
             self._connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             return await asyncio.shield(self._connecting)
         except asyncio.CancelledError:
-            if self._connecting.cancelled():  # by `close`: who waits was not cancelled himself
+            if self._connecting.cancelled():  # by `close`: the caller itself was not cancelled
                 raise redis.ConnectionError("the connection was closed early") from None
             raise
 
     async def _open(self) -> PipelinedConnection:
-        """Open the connection, and keep it even if all who waited have given up."""
+        """Open the connection, and keep it even if all callers have given up."""
         self._connection = connection = await open_connection(self._make(), self._timeout_seconds)
         if self._closed:
             connection.close()
         return connection
 
     async def hear(self, command: Command, block_seconds: float) -> Any:
-        """Ask on a connection of its own: other calls on it would have to wait."""
+        """Send a blocking read on a connection of its own, so that no other call has to wait."""
         if self._hearing >= EARS_MAX:
             raise redis.TimeoutError(f"{EARS_MAX} connections listen already")
         self._hearing += 1
@@ -114,11 +115,11 @@ class Node:
             self._connection.close() if wait else self._connection.retire()
         for ear in self._ears:
             ear.close()
-        await asyncio.sleep(0)  # the loop closes them in its next turn
+        await asyncio.sleep(0)  # the loop closes the sockets in its next turn
 
 
 class Topology:
-    """All servers, as one loop knows them."""
+    """All servers, as one event loop knows them."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -127,11 +128,11 @@ class Topology:
         self._nodes: dict[Host, Node] = {}
         self._closed = False
         self._doubted: set[Host] = set()
-        self._looking: asyncio.Task[tuple[list[int], list[Host]]] | None = None
-        self._looked_at = 0.0
-        self._looking_over: asyncio.Task[None] | None = None
+        self._locating: asyncio.Task[tuple[list[int], list[Host]]] | None = None
+        self._located_at = 0.0
+        self._rechecking: asyncio.Task[None] | None = None
         self._starts: list[int] = []  # the first slot of each range
-        self._owners: list[Host] = []  # who has it
+        self._owners: list[Host] = []  # the server that has each range
 
     def at(self, host: Host) -> Node:
         if self._closed:
@@ -142,19 +143,19 @@ class Topology:
 
     async def owner_of(self, key: str) -> Node:
         if not self._owners:
-            await self._look()
+            await self._locate_owners()
         elif self._is_sentinel:
-            self._look_over_at_times()
+            self._recheck_primary_when_due()
         slot = key_slot(key.encode()) if self._is_clustered else 0
         return self.at(self._owners[bisect_right(self._starts, slot) - 1])
 
     async def primaries(self) -> list[Node]:
         if not self._owners:
-            await self._look()
+            await self._locate_owners()
         return [self.at(host) for host in sorted(set(self._owners))]
 
     async def ask_owner(self, key: str, commands: Sequence[Command]) -> tuple[str, list[Any]]:
-        """Ask the server that has a key: its name, and the replies with errors in their places."""
+        """Ask the server that has a key; return its name and the replies, with errors in place."""
         node = await self.owner_of(key)
         replies = await self.ask(node, commands)
         if self._is_clustered:
@@ -190,7 +191,7 @@ class Topology:
         return ServerFault(error, node.where)
 
     async def _follow(self, node: Node, commands: Sequence[Command], replies: list[Any]) -> None:
-        """Ask again where the node says that the slot is, or is going to."""
+        """Follow redirections: ask the node that has the slot, or to which it is being moved."""
         for _ in range(REDIRECTS):
             places = [at for at, reply in enumerate(replies) if _is_redirection(reply)]
             if not places:
@@ -200,11 +201,13 @@ class Topology:
             moved = isinstance(first, redis.exceptions.MovedError)
             if moved:
                 self.forget()
-            again = [commands[at] for at in places]
+            commands_again = [commands[at] for at in places]
             if not moved:
-                again = [part for command in again for part in (("ASKING",), command)]
-            found = await self.ask(target, again)
-            for at, reply in zip(places, found if moved else found[1::2], strict=True):
+                commands_again = [
+                    part for command in commands_again for part in (("ASKING",), command)
+                ]
+            answers = await self.ask(target, commands_again)
+            for at, reply in zip(places, answers if moved else answers[1::2], strict=True):
                 replies[at] = reply
 
     def forget(self) -> None:
@@ -220,43 +223,43 @@ class Topology:
     async def close(self) -> None:
         self._closed = True
         self.forget()
-        looking = [task for task in (self._looking, self._looking_over) if task is not None]
-        for task in looking:
+        tasks = [task for task in (self._locating, self._rechecking) if task is not None]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*looking, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         nodes, self._nodes = self._nodes, {}
         await asyncio.gather(*(node.close(wait=True) for node in nodes.values()))
 
-    async def _look(self) -> None:
-        """All who need to know wait for the same answer, also if it is that there is none."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._locate_in_time())
-            self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+    async def _locate_owners(self) -> None:
+        """Find out which server has which slot; all callers wait for the same answer or error."""
+        if self._locating is None or self._locating.done():
+            self._locating = asyncio.create_task(self._locate_in_time())
+            self._locating.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            self._starts, self._owners = await asyncio.shield(self._looking)
+            self._starts, self._owners = await asyncio.shield(self._locating)
         except redis.RedisError as error:
             raise ServerFault(error, self._address.shown) from error
-        self._looked_at = asyncio.get_running_loop().time()
+        self._located_at = asyncio.get_running_loop().time()
 
-    def _look_over_at_times(self) -> None:
-        """Has Sentinel another primary by now? Nobody waits for the answer."""
+    def _recheck_primary_when_due(self) -> None:
+        """Ask Sentinel in the background, now and then, whether there is another primary."""
         now = asyncio.get_running_loop().time()
-        if now - self._looked_at > TRUST_SECONDS:
-            self._looked_at = now
-            self._looking_over = asyncio.create_task(self._look_over())
+        if now - self._located_at > TRUST_SECONDS:
+            self._located_at = now
+            self._rechecking = asyncio.create_task(self._recheck_primary())
 
-    async def _look_over(self) -> None:
+    async def _recheck_primary(self) -> None:
         try:
             host = await self._primary()
         except (ServerFault, redis.RedisError, StoreError):
-            return  # the old one is asked until it fails
+            return  # the old primary is used until it fails
         for node in [node for node in self._nodes.values() if node.host != host]:
             await self.drop(node)
 
     async def _locate_in_time(self) -> tuple[list[int], list[Host]]:
         try:
             return await self._locate()
-        except asyncio.CancelledError:  # by `close`: those who wait were not cancelled themselves
+        except asyncio.CancelledError:  # by `close`: the callers were not cancelled
             raise faults.not_open(self._address) from None
 
     async def _locate(self) -> tuple[list[int], list[Host]]:
@@ -269,12 +272,12 @@ class Topology:
                 return await self._slots()
 
     async def _primary(self) -> Host:
-        """Ask one Sentinel after the other, then the primary itself, as Sentinel's guide says."""
+        """Ask the Sentinels in turn, then the primary itself for its role, as their guide says."""
         command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.name)
-        _, found = await self._ask_any(self._address.hosts, command, sentinel=True)
-        if found is None:
+        _, reply = await self._ask_any(self._address.hosts, command, sentinel=True)
+        if reply is None:
             raise faults.unknown_primary(self._address)
-        host = (found[0].decode(), int(found[1]))
+        host = (reply[0].decode(), int(reply[1]))
         await self._check_role(host)
         return host
 
@@ -282,7 +285,7 @@ class Topology:
         try:
             role = await self._ask_once(host, ("ROLE",))
         except redis.ResponseError:
-            return  # may be forbidden; then READONLY tells us
+            return  # an ACL may forbid it; then READONLY reveals a replica
         except redis.RedisError as error:
             raise ServerFault(error, f"the primary {host[0]}:{host[1]}") from error
         if role[0] != b"master":
@@ -290,19 +293,19 @@ class Topology:
 
     async def _slots(self) -> tuple[list[int], list[Host]]:
         hosts = dict.fromkeys((*self._nodes, *self._address.hosts))
-        asked, ranges = await self._ask_any(hosts, ("CLUSTER", "SLOTS"))
+        answered_by, ranges = await self._ask_any(hosts, ("CLUSTER", "SLOTS"))
         if not ranges:
             raise redis.ConnectionError("no node of the Cluster knows which node has which slot")
         ranges.sort()
         starts = [first for first, *_ in ranges]
-        return starts, [_host_of(owner, asked) for _, _, owner, *_ in ranges]
+        return starts, [_host_of(owner, answered_by) for _, _, owner, *_ in ranges]
 
     async def _ask_any(
         self, hosts: Iterable[Host], command: Command, *, sentinel: bool = False
     ) -> tuple[Host, Any]:
-        """The first answer that says something; who failed to answer is asked last."""
+        """Return the first answer that is not empty; hosts that failed before are asked last."""
         missed: redis.RedisError | None = None
-        asked, reply = self._address.hosts[0], None
+        first_host, reply = self._address.hosts[0], None
         for host in sorted(hosts, key=self._doubted.__contains__):
             try:
                 reply = await self._ask_once(host, command, sentinel=sentinel)
@@ -317,7 +320,7 @@ class Topology:
                 return host, reply
         if missed is not None:
             raise redis.ConnectionError("none of them answers") from missed
-        return asked, reply
+        return first_host, reply
 
     async def _ask_once(self, host: Host, command: Command, *, sentinel: bool = False) -> Any:
         tls = tls_of(self._address)
@@ -330,11 +333,11 @@ class Topology:
             raise redis.TimeoutError(faults.ASKING) from None
 
 
-def _host_of(owner: list[Any], asked: Host) -> Host:
-    """A node that does not know its own name leaves it out."""
+def _host_of(owner: list[Any], answered_by: Host) -> Host:
+    """Return the host of a slot range; a node that does not know its own name leaves it out."""
     name = (owner[0] or b"").decode()
-    return (asked[0] if name in ("", "?") else name, int(owner[1]))
+    return (answered_by[0] if name in ("", "?") else name, int(owner[1]))
 
 
 def _is_redirection(reply: object) -> bool:
-    return isinstance(reply, redis.exceptions.AskError)  # of which MovedError is one
+    return isinstance(reply, redis.exceptions.AskError)  # MovedError is a kind of AskError

@@ -14,14 +14,14 @@ FIRST_RUN = 4  # parts of a task that is handed out for the first time
 
 
 class ClaimReply(NamedTuple):
-    """The answer of claim.lua, in its order."""
+    """The answer of claim.lua, in the order of its parts."""
 
     handed_out: list[list[Any]]  # see `submission.first_claimed_of` and `claimed_of`
     unreadable: list[bytes]
     upto: int  # how many the request has got so far
     lease_until: bytes
     wall: bytes
-    repeated: int | None = None  # how many there are to get, where the request was sent again
+    repeated: int | None = None  # how many a repeated request has to get in all
 
 
 def claimed_of(parts: Sequence[Any]) -> Claimed:
@@ -49,7 +49,7 @@ def payload_in(body: bytes) -> bytes:
 
 
 def inline_or_kept(fields: Mapping[str, str], name: str, kept: bytes | None) -> bytes | None:
-    """Return a body, from the record if it is small, and else from its own key."""
+    """Return a body: a small one is in the record, another in a key of its own."""
     text = fields.get(name)
     return text.encode() if text else kept
 

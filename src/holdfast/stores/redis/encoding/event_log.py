@@ -20,7 +20,7 @@ _MADE_BY_STORE = {
 }
 
 
-# An event in the list of its task, without what the list says already: its task and its version.
+# An event as its task's list stores it: without the task and the version, which the list has.
 _SHORT = {
     kind: msgspec.defstruct(
         name,
@@ -76,19 +76,19 @@ def decode_events(task_id: str, element: bytes) -> list[ev.Event]:
                 for short in _decode_short(body)
             ]
         name, at, *facts = body.decode().split("\n")
-        said: dict[str, Any] = dict(zip(_MADE_BY_STORE[name], facts, strict=True))
-        if "fence" in said:
-            said["fence"] = int(said["fence"])
-        if "counted" in said:
-            said["counted"] = said["counted"] == "1"
+        values: dict[str, Any] = dict(zip(_MADE_BY_STORE[name], facts, strict=True))
+        if "fence" in values:
+            values["fence"] = int(values["fence"])
+        if "counted" in values:
+            values["counted"] = values["counted"] == "1"
         moment = record.from_iso(at) if at.endswith("Z") else float(at)
-        return [ev.made_by_store(name, task_id=task_id, version=int(version), at=moment, **said)]
+        return [ev.made_by_store(name, task_id=task_id, version=int(version), at=moment, **values)]
     except (ValueError, KeyError, msgspec.DecodeError) as error:
         raise SerialisationError(f"task {task_id}: an event cannot be read: {error}") from error
 
 
 def is_start_implied(task: Task, lease_id: str) -> bool:
-    """Return whether only the lease says that the task was started."""
+    """Return whether only the lease shows that the task was started."""
     return lease_id.rpartition(":")[2] == str(task.version)
 
 
@@ -99,7 +99,7 @@ def start_element(task: Task, owner: str) -> str:
 
 
 def implied_events(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
-    """Return the events that only the record tells."""
+    """Return the events that only the record implies, and the list does not contain."""
     if ran := fields.get("ran"):
         start, _, began = ran.partition(" ")
         facts = "\n".join((began, repr(task.status_since), fields.get("stage0", "")))

@@ -1,7 +1,7 @@
-"""Triggers and plans as hashes of plain fields: what is None is not there.
+"""Triggers and plans as hashes of plain fields, without the fields that are None.
 
-Times that the documents name are written for people, to the microsecond; a record is answered as it
-can be read again.
+Times that the documents name are written in ISO format, to the microsecond. So the caller gets the
+record back as it will be read.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ PLAN: Mapping[str, Field] = {
     "request": _text("request"),
     "asked": _text("asked"),
 }
-# The store's own: only the scripts write them.
+# These fields are the store's own: only the scripts write them.
 _LEASE = ("leaseOwner", "leaseId", "leaseUntil", "fence")
 PLAN_NAMES = (*(field.name for field in PLAN.values()), *_LEASE)  # without the list of its tasks
 TASKS, TENANTS = _json("taskIds", tuple[str, ...]), _json("tenants", tuple[str | None, ...])
@@ -160,11 +160,11 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def write_trigger(trigger: Trigger) -> tuple[Trigger, Written]:
-    """Return the trigger as it will be read, and what is written; this checks its types."""
+    """Check the types, and return the trigger as it will be read and the fields to write."""
     try:
         fields = _non_defaults(trigger, TRIGGER)
-        told = msgspec.to_builtins(trigger.schedule)
-        fields |= {name: str(value) for name, value in told.items()}
+        schedule = msgspec.to_builtins(trigger.schedule)
+        fields |= {name: str(value) for name, value in schedule.items()}
         written = _as_written(fields, (*(field.name for field in TRIGGER.values()), *_SCHEDULE))
         return read_trigger(trigger.id, fields), written
     except (*CANNOT_BE_WRITTEN, SerialisationError) as error:
@@ -179,16 +179,16 @@ def trigger_of(trigger_id: str, pairs: list[bytes]) -> Trigger:
 def read_trigger(trigger_id: str, fields: Mapping[str, str]) -> Trigger:
     what = f"trigger {trigger_id}"
     values = _values(what, fields, TRIGGER, _ALWAYS_OF_A_TRIGGER)
-    told = {name: fields[name] for name in _SCHEDULE if name in fields}
+    schedule_fields = {name: fields[name] for name in _SCHEDULE if name in fields}
     try:
-        schedule = msgspec.convert(told, Schedule, strict=False)
+        schedule = msgspec.convert(schedule_fields, Schedule, strict=False)
     except msgspec.ValidationError as error:
         raise SerialisationError(f"{what}: its schedule cannot be read: {error}") from error
     values = {"fire_time": None, "trigger_at": None, "schedule": schedule} | values
-    found = Trigger(**values)
-    if found.id != trigger_id:
-        raise SerialisationError(f"{what}: its record is that of {found.id}")
-    return found
+    trigger = Trigger(**values)
+    if trigger.id != trigger_id:
+        raise SerialisationError(f"{what}: its record is that of {trigger.id}")
+    return trigger
 
 
 def write_plan(plan: Plan) -> Written:
@@ -202,8 +202,8 @@ def write_plan(plan: Plan) -> Written:
 
 def plan_of(plan_id: str, values: Sequence[bytes | None]) -> Plan:
     """Return the plan in a reply of HMGET with `PLAN_NAMES`."""
-    there = zip(PLAN_NAMES, values, strict=True)
-    pairs = [(name.encode(), value) for name, value in there if value is not None]
+    named = zip(PLAN_NAMES, values, strict=True)
+    pairs = [(name.encode(), value) for name, value in named if value is not None]
     return read_plan(plan_id, _texts(f"plan {plan_id}", [word for pair in pairs for word in pair]))
 
 
@@ -219,12 +219,12 @@ def read_plan(plan_id: str, fields: Mapping[str, str]) -> Plan:
             )
     except ValueError as error:
         raise SerialisationError(f"{what}: its lease cannot be read: {error}") from error
-    found = Plan(**values)
-    if found.id != plan_id:
-        raise SerialisationError(f"{what}: its record is that of {found.id}")
-    if len(found.counts) != len(found.waves):
-        raise SerialisationError(f"{what}: it has {len(found.waves)} waves, and counts of others")
-    return found
+    plan = Plan(**values)
+    if plan.id != plan_id:
+        raise SerialisationError(f"{what}: its record is that of {plan.id}")
+    if len(plan.counts) != len(plan.waves):
+        raise SerialisationError(f"{what}: it has {len(plan.waves)} waves, and counts of others")
+    return plan
 
 
 def write_tasks(tasks: PlanTasks) -> list[str]:

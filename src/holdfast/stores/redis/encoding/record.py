@@ -1,8 +1,8 @@
 """A task as a hash: the fields that the documents name, and one for each other fact.
 
-What a task that has never run can do without is left out until its first claim (see claim.lua), so
-that a million waiting tasks are small. All of it stands in one line before its payload, too: the
-first claim hands that line out and need not read the record.
+Fields that a task does not need before it has run are left out until its first claim (see
+claim.lua), so that a million waiting tasks are small. One line before the payload also holds the
+whole task: the first claim hands that line out and need not read the record.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ def _names(stages: tuple[str, ...]) -> str:
     return write_json(stages)
 
 
-# Left out where they say this, whatever the defaults of the code are by then.
+# These values are left out of the record, whatever the defaults of the code may become.
 KEEP_SECONDS = 30 * 86_400.0
 _SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "retry_max": 3}
 
-# What never changes after the submit.
+# These never change after the submit.
 _BORN = {
     "type": Field("type", _text, _text),
     "created_at": Field("createdAt", iso, from_iso),
@@ -107,14 +107,14 @@ _BORN_OPTIONAL = {
     "workflow": Field("workflow", write_flag, read_flag),
     "hold": Field("hold", write_flag, read_flag),
 }
-# What decisions change.
+# These are changed by decisions.
 _KEPT = {
     "status": Field("status", str, Status),
     "status_since": Field("statusSince", repr, float),
     "version": Field("version", str, int),
-    "stages": Field("stageNames", _names, _read_names),  # the code's, when it last ran
+    "stages": Field("stageNames", _names, _read_names),  # those of the code when the task last ran
 }
-_COMPLETED = {  # by the first claim
+_COMPLETED = {  # the first claim adds these
     "id": Field("taskId", _text, _text),
     "updated_at": Field("updatedAt", iso, from_iso),
     "last_completed": Field("lastCompletedStageIndex", str, int),
@@ -139,12 +139,12 @@ _OPTIONAL = {
     "ran_by": Field("ranBy", _text, _text),
     "failure": Field("failure", write_json, decode_failure),
 }
-# The store's own.
+# These are the store's own.
 _PLACED = {
     "place": Field("place", str, Place),
     "order": Field("order", str, int),
     "due": Field("due", repr, float),
-    "fence": Field("fence", str, int),  # only where no lease tells it
+    "fence": Field("fence", str, int),  # only if no lease contains it
 }
 _ALL = _BORN | _BORN_OR_EMPTY | _BORN_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
 _MAY_BE_EMPTY = frozenset({"reason"})
@@ -157,7 +157,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def _non_defaults(task: Task, fields: Mapping[str, Field]) -> Fields:
-    """Return the fields that say something else than the default."""
+    """Return the fields whose values are not the default."""
     return {
         field.name: field.write(value)
         for name, field in fields.items()
@@ -191,7 +191,7 @@ def waiting(task: Task) -> list[str]:
     return fields
 
 
-# A retry limit is the stage's; until a decision changes it, it is what the submit says.
+# The retry limit belongs to the stage; until a decision changes it, it is that of the submit.
 _SUBMITTED = _BORN_OPTIONAL | {"retry_max": _OPTIONAL["retry_max"]}
 _seldom = attrgetter(*_SUBMITTED)
 _AS_EVER = tuple(DEFAULTS[name] for name in _SUBMITTED)
@@ -203,7 +203,7 @@ def full(task: Task) -> Fields:
     fields |= {field.name: field.write(getattr(task, name)) for name, field in _COMPLETED.items()}
     fields |= _non_defaults(task, _OPTIONAL)
     if task.settled_at == task.status_since:
-        fields.pop("settledAt", None)  # left out where the status says it
+        fields.pop("settledAt", None)  # left out if it equals statusSince
     if task.failure is not None:
         fields["error"] = task.failure.fingerprint
     if task.suspended:
@@ -346,13 +346,15 @@ def encode_stage(stage: StageRecord) -> tuple[str, str]:
 
 
 def decode_stages(pairs: list[bytes], fields: Mapping[str, str]) -> tuple[StageRecord, ...]:
-    """Return the stages in order; the only stage of a task may stand in its record."""
+    """Return the stages in order; the record itself may hold the only stage of a task."""
     if not pairs and not fields.get("stage0"):
         return ()
-    found = [decode_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True)]
+    stages = [
+        decode_stage(index, body) for index, body in zip(pairs[::2], pairs[1::2], strict=True)
+    ]
     if only := fields.get("stage0"):
-        found.append(decode_stage(b"0", only.encode()))
-    return tuple(sorted(found, key=lambda stage: stage.index))
+        stages.append(decode_stage(b"0", only.encode()))
+    return tuple(sorted(stages, key=lambda stage: stage.index))
 
 
 _decode_facts = msgspec.json.Decoder(tuple[str, float, int, int]).decode
@@ -389,22 +391,22 @@ def checkpoint_meta(checkpoint: Checkpoint) -> list[str]:
     ]
 
 
-def readable(task_id: str, found: Reply) -> Task | None:
-    """Return the task of a reply; None: it cannot be read, which `doctor` reports."""
+def readable(task_id: str, reply: Reply) -> Task | None:
+    """Return the task of a reply, or None if it cannot be read, which `doctor` reports."""
     try:
-        if "wrong" in found:  # what the server says of it
-            raise SerialisationError(found["wrong"].decode())
-        until = found.get("lease_until")
-        fields = texts(found["fields"])
+        if "wrong" in reply:  # the server's message about the record
+            raise SerialisationError(reply["wrong"].decode())
+        until = reply.get("lease_until")
+        fields = texts(reply["fields"])
         return decode(task_id, fields, float(until) if until is not None else None)
     except SerialisationError as error:
         log.warning("task %s is unreadable; see `holdfast doctor`: %s", task_id, error)
         return None
 
 
-def loaded_task(task_id: str, found: Any) -> Task | None:
+def loaded_task(task_id: str, reply: Any) -> Task | None:
     """Return the task of a reply of load.lua."""
-    return readable(task_id, by_name(found)) if found is not None else None
+    return readable(task_id, by_name(reply)) if reply is not None else None
 
 
 def saves(task: Task) -> int:

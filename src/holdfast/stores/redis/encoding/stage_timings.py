@@ -11,7 +11,7 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.partition import BATCH, Partition
 
 SPANS = len(BUCKETS) + 1
-SUM = "us"  # in microseconds: a hash counts in whole numbers
+SUM = "us"  # microseconds: a hash counts in whole numbers
 
 
 async def observe(part: Partition, batch: Sequence[Timings]) -> None:
@@ -26,38 +26,38 @@ async def observe(part: Partition, batch: Sequence[Timings]) -> None:
         except StoreUnavailable as error:
             if start == 0:
                 raise
-            # Whatever became of this part, those before it are written.
+            # The batches before this one are written, whatever became of this one.
             raise StoreUnavailable(str(error)) from error
 
 
 def _fields(timings: Timings) -> Iterator[tuple[str, int]]:
-    of = f"{timings.type} {timings.stage} {timings.outcome}"
-    yield f"{of} {SUM}", round(timings.total_seconds * 1_000_000)
+    labels = f"{timings.type} {timings.stage} {timings.outcome}"
+    yield f"{labels} {SUM}", round(timings.total_seconds * 1_000_000)
     for span, count in enumerate(timings.counts):
-        yield f"{of} {span}", count
+        yield f"{labels} {span}", count
 
 
 def timings_of(counted: Mapping[str, int]) -> Iterator[Timings]:
     """Return the timings in the hash; a span of newer code, unknown here, counts as the last."""
     spans: defaultdict[str, Counter[int]] = defaultdict(Counter)
     for field, count in counted.items():
-        of, _, span = field.rpartition(" ")
+        labels, _, span = field.rpartition(" ")
         if span != SUM:
-            spans[of][min(int(span), SPANS - 1)] += count
-    for of, counts in spans.items():
-        type_, stage, outcome = of.split(" ")
+            spans[labels][min(int(span), SPANS - 1)] += count
+    for labels, counts in spans.items():
+        type_, stage, outcome = labels.split(" ")
         yield Timings(
             type=type_,
             stage=stage,
             outcome=outcome,
             counts=tuple(counts[span] for span in range(SPANS)),
-            total_seconds=counted.get(f"{of} {SUM}", 0) / 1_000_000,
+            total_seconds=counted.get(f"{labels} {SUM}", 0) / 1_000_000,
         )
 
 
 def merge_timings(timings: Iterable[Timings]) -> tuple[Timings, ...]:
-    all_of: dict[tuple[str, str, str], Timings] = {}
-    for one in timings:
-        of = one.type, one.stage, one.outcome
-        all_of[of] = all_of[of].plus(one) if of in all_of else one
-    return tuple(all_of.values())
+    merged: dict[tuple[str, str, str], Timings] = {}
+    for timing in timings:
+        key = timing.type, timing.stage, timing.outcome
+        merged[key] = merged[key].plus(timing) if key in merged else timing
+    return tuple(merged.values())

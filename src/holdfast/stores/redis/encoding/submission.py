@@ -1,7 +1,7 @@
-"""A submission as insert.lua is given it, and the task that its first claim hands out.
+"""A submission as it is packed for insert.lua, and the task that its first claim hands out.
 
-A task that has only been submitted stands whole in one line before its payload. The first claim
-hands that line out, and need not read the record.
+As long as a task has only been submitted, one line before its payload holds all of it. The first
+claim hands that line out and need not read the record.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def packed_submission(submission: Submission) -> bytes:
 
 
 def packed_follows(submissions: Sequence[Submission]) -> list[msgspec.Raw] | None:
-    """Pack the tasks that follow; None, as nearly always, if there are none."""
-    return [msgspec.Raw(packed_submission(one)) for one in submissions] or None
+    """Pack the follow-up tasks, or return None if there are none, which is the usual case."""
+    return [msgspec.Raw(packed_submission(submission)) for submission in submissions] or None
 
 
 def as_text(task: Task, body: bytes) -> str:
@@ -103,7 +103,7 @@ def as_text(task: Task, body: bytes) -> str:
 
 
 def created_events(task: Task) -> tuple[ev.Event, ...]:
-    """Return the events of the first version, where they say no more than the record does."""
+    """Return the usual events of the first version, which say no more than the record does."""
     return (
         ev.TaskCreated(
             task_id=task.id,
@@ -156,7 +156,7 @@ class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 _facts = attrgetter(*_Born.__struct_fields__)
 _AS_EVER = tuple(field.default for field in msgspec.structs.fields(_Born))
-LEAST = 3  # facts of a line
+LEAST = 3  # facts that every line has
 
 _decode_born = msgspec.json.Decoder(_Born).decode
 _LATER = slice(*map(Task.__struct_fields__.index, ("settled_at", "place")))
@@ -170,11 +170,11 @@ def is_just_born(task: Task) -> bool:
 
 
 def line_of(task: Task) -> bytes:
-    """Return the task in one line that can be read again, or none if it says too little."""
+    """Return the task as one line, or nothing if it is not as a submit makes it."""
     if not is_just_born(task):
         return b""
     facts = list(_facts(task))
-    facts[1] = round(task.created_at, 6)  # as the record says it
+    facts[1] = round(task.created_at, 6)  # as in the record
     while len(facts) > LEAST and facts[-1] == _AS_EVER[len(facts) - 1]:
         facts.pop()
     line = record.encode(facts)

@@ -1,4 +1,4 @@
-"""A transition as apply.lua is given it, and the outcome that it answers."""
+"""A transition as it is packed for apply.lua, and the outcome in its answer."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from holdfast.stores.redis.encoding.submission import as_text, packed_follows
 
 replace = msgspec.structs.replace
 
-INLINE_BYTES = 64  # what is longer would cost a hash its compact form, and gets a key of its own
+INLINE_BYTES = 64  # a longer value would cost a hash its compact form, so it gets its own key
 _PLACES = {place.encode(): place for place in Place}
 _SETTLED = Next.SETTLED.encode()
 
 
 class _Was(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
-    """The facts of the record that its holder knows and a script may need."""
+    """The facts of a record that its holder knows and the script may need."""
 
     status: str
     type: str
     entry: str = ""
     queue: str = "default"
-    fence: str | None = None  # these are of use among a tenant's tasks only
+    fence: str | None = None  # this and the next two are needed only for a task of a tenant
     order: str | None = None
     tenant_id: str | None = None
     key: str | None = None
@@ -63,8 +63,8 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     next: str
     status: str
     fields: list[str]
-    dwelt: float  # in the status before
-    said: list[str] | None = None  # elements of its list of events
+    dwelt: float  # seconds in the status before
+    said: list[str] | None = None  # new elements of its list of events
     was: _Was | None = None
     lease: str | None = None
     gone: list[str] | None = None
@@ -85,9 +85,9 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     audit: str | None = None
     delay: str | None = None
     settled_at: str | None = None
-    grave: str | None = None  # how the list of the settled names it,
-    till: str | None = None  # until when, and for how long its record stays at least
-    seconds: str | None = None
+    grave: str | None = None  # its name in the list of the settled
+    till: str | None = None  # the end of its retention
+    seconds: str | None = None  # for how long its record stays at least
     saves: int = 0  # checkpoints of unsettled tasks: one more, or one less
     follows: list[msgspec.Raw] | None = None
 
@@ -96,13 +96,13 @@ def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
     before, after, lease = transition.before, transition.after, transition.before.lease
     if before.fence:
         fields, gone = record.changed_fields(before, after)
-    else:  # the short record of a task that has never run is completed
+    else:  # a task that has never run has a short record, which is completed
         fields, gone = (
             record.name_value_list(record.full(after)),
             record.changed_fields(before, after)[1],
         )
     version = str(after.version)
-    told = _Transition(
+    packed = _Transition(
         id=after.id,
         expects=str(before.version),
         version=version,
@@ -122,21 +122,21 @@ def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
         saves=saves(after) - saves(before),
     )
     if lease is not None and transition.lease == lease.id:
-        told.was = _known_record(before, lease, transition.next)
+        packed.was = _known_record(before, lease, transition.next)
     if transition.next is Next.LATER:
-        told.delay = repr(transition.delay_seconds)
+        packed.delay = repr(transition.delay_seconds)
     if after.settled_at is not None:
-        told.settled_at = repr(after.settled_at)
-        told.grave = record.grave(after)
-        told.till = f"{after.settled_at + after.keep_seconds:.6f}"
-        told.seconds = str(ceil(max(after.keep_seconds, tombstone_seconds)))
-    _tell_bodies(told, transition, gone)
-    _tell_events(told, transition)
+        packed.settled_at = repr(after.settled_at)
+        packed.grave = record.grave(after)
+        packed.till = f"{after.settled_at + after.keep_seconds:.6f}"
+        packed.seconds = str(ceil(max(after.keep_seconds, tombstone_seconds)))
+    _add_bodies(packed, transition, gone)
+    _add_events(packed, transition)
     if gone:
-        told.gone = gone
+        packed.gone = gone
     if transition.follows:
-        told.follows = packed_follows(transition.follows)
-    return pack(told)
+        packed.follows = packed_follows(transition.follows)
+    return pack(packed)
 
 
 def _known_record(task: Task, lease: Lease, following: Next) -> _Was:
@@ -156,58 +156,62 @@ def _known_record(task: Task, lease: Lease, following: Next) -> _Was:
     return was
 
 
-def _tell_bodies(told: _Transition, transition: Transition, gone: list[str]) -> None:
-    """Small ones go with the record, which takes no more than the record does."""
+def _add_bodies(packed: _Transition, transition: Transition, gone: list[str]) -> None:
+    """Add checkpoint, stage, result, payload and data; small ones become fields of the record."""
     after, checkpoint, stage = transition.after, transition.checkpoint, transition.stage
     if transition.drop_stages:
         gone += ("stage0", "data")
     if transition.drop_checkpoint:
         first = transition.before.version == record.FIRST_CLAIMED and len(after.stages) == 1
-        told.checkpoints = "none" if first and transition.lease else "drop"
+        packed.checkpoints = "none" if first and transition.lease else "drop"
     if checkpoint is not None:
-        told.checkpoint = as_text(after, ckpt.encode(checkpoint))
-        told.checkpoint_version = str(checkpoint.version)
-        told.checkpoint_meta = record.checkpoint_meta(checkpoint)
+        packed.checkpoint = as_text(after, ckpt.encode(checkpoint))
+        packed.checkpoint_version = str(checkpoint.version)
+        packed.checkpoint_meta = record.checkpoint_meta(checkpoint)
     if stage is not None:
         index, body = record.encode_stage(stage)
-        if len(after.stages) > 1 or not _inline(told, gone, "stage0", body):
-            told.stage = index, body
+        if len(after.stages) > 1 or not _inline(packed, gone, "stage0", body):
+            packed.stage = index, body
     if transition.result is not None:
         result = as_text(after, transition.result)
-        if not _inline(told, gone, "result", result):
-            told.result = result
+        if not _inline(packed, gone, "result", result):
+            packed.result = result
     if transition.payload is not None:
-        told.payload = as_text(after, transition.payload)
+        packed.payload = as_text(after, transition.payload)
     if transition.data is not None:
         data = as_text(after, transition.data)
-        if not _inline(told, gone, "data", data):
-            told.data = data
+        if not _inline(packed, gone, "data", data):
+            packed.data = data
 
 
-def _tell_events(told: _Transition, transition: Transition) -> None:
+def _add_events(packed: _Transition, transition: Transition) -> None:
     before, lease = transition.before, transition.before.lease
-    whole = told.was is not None and transition.next is Next.SETTLED and "stage0" in told.fields
+    whole = packed.was is not None and transition.next is Next.SETTLED and "stage0" in packed.fields
     if whole and (ran := straight_run(transition)):
-        told.fields += ("ran", ran)
+        packed.fields += ("ran", ran)
         return
     events = event_log.encode_events(transition.events)
-    told.said = [f"{told.version}\n{transition.request}\n{events}"]
-    if lease is not None and told.was is not None and event_log.is_start_implied(before, lease.id):
-        told.said.insert(0, event_log.start_element(before, lease.owner))
+    packed.said = [f"{packed.version}\n{transition.request}\n{events}"]
+    if (
+        lease is not None
+        and packed.was is not None
+        and event_log.is_start_implied(before, lease.id)
+    ):
+        packed.said.insert(0, event_log.start_element(before, lease.owner))
 
 
-def _inline(told: _Transition, gone: list[str], name: str, text: str) -> bool:
+def _inline(packed: _Transition, gone: list[str], name: str, text: str) -> bool:
     if len(text) > INLINE_BYTES or not text.isascii():
         gone.append(name)
         return False
-    told.fields += (name, text)
+    packed.fields += (name, text)
     return True
 
 
 def straight_run(transition: Transition) -> str | None:
     """Return when a task that ran straight through was started, and when its only stage was.
 
-    With the lease and the stage that stand in its record, this is all that its events say.
+    Together with the lease and the stage in its record, this is all that its events say.
     """
     before, events = transition.before, transition.events
     if before.version != record.FIRST_CLAIMED or len(before.stages) != 1 or len(events) != 3:
@@ -241,15 +245,15 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
             place, due = facts
             due_at = float(due) if due else None
             return Applied(replace(after, place=_PLACES[place], due=due_at, lease=None))
-        case b"stayed" if facts[0] is None:  # to its holder only the end of the lease may be new
+        case b"stayed" if facts[0] is None:  # only the end of the lease may be new to its holder
             return Applied(_until(after, facts[1]))
         case b"gone":
             return Applied(after)
         case b"unreadable":
-            said = facts[0].decode(errors="replace")
-            if faults.tells_denied(said):  # no fault of the record
-                raise faults.CommandDenied(f"task {after.id}: {said}; {faults.ACL_HELP}")
-            raise SerialisationError(f"task {after.id}: {said}")
+            message = facts[0].decode(errors="replace")
+            if faults.tells_denied(message):  # no fault of the record
+                raise faults.CommandDenied(f"task {after.id}: {message}; {faults.ACL_HELP}")
+            raise SerialisationError(f"task {after.id}: {message}")
         case b"stayed" | b"repeated":
             return Applied(_shown_task(after.id, facts[0]))
         case b"moved-on" | b"busy" | b"no-checkpoint":

@@ -1,6 +1,6 @@
 """Plans on Redis: each in the partition that follows from its id; its tasks may live in others.
 
-Below the class stand the verbs on one partition.
+The functions below the class act on one partition.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from holdfast.stores.redis.encoding import plan_trigger_hash, record
 from holdfast.stores.redis.encoding.submission import packed_follows
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 
-CLAIMS = 50  # of one script
-VERSIONS = 100  # of one read of the events
+CLAIMS = 50  # plans claimed by one script
+VERSIONS = 100  # versions whose events are read at once
 REMEMBERED = 16  # plans whose lists of tasks are kept at hand: they never change
 
 log = logging.getLogger("holdfast.stores.redis.plan_verbs")
@@ -76,8 +76,8 @@ class RedisPlans:
         async def take(part: Partition, number: int) -> DueItems[Plan]:
             return await claim(part, owner, number, lease_seconds)
 
-        found = await due_merge.hand_out(self._parts, limit, find_due, take)
-        return DuePlans(plans=tuple(found.items), next_seconds=found.next_seconds)
+        claimed = await due_merge.hand_out(self._parts, limit, find_due, take)
+        return DuePlans(plans=tuple(claimed.items), next_seconds=claimed.next_seconds)
 
     async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
         part = self._part(plan_id)
@@ -99,10 +99,10 @@ class RedisPlans:
         """Return the ids of a plan's tasks by number, which name the slots; they are read once."""
         key = plan.id, plan.digest, plan.created_at
         if key not in self._ids:
-            found = await load_tasks(part, plan.id)
-            if found is None:
+            tasks = await load_tasks(part, plan.id)
+            if tasks is None:
                 return None
-            self._ids[key] = found.ids
+            self._ids[key] = tasks.ids
             while len(self._ids) > REMEMBERED:
                 self._ids.popitem(last=False)
         self._ids.move_to_end(key)
@@ -113,16 +113,16 @@ class RedisPlans:
         for plan_id in plan_ids:
             if (part := self._part(plan_id)) is not None:
                 ids.setdefault(part, []).append(plan_id)
-        await gather_all(part.call(scripts.PLAN_WAKE, *some) for part, some in ids.items())
+        await gather_all(part.call(scripts.PLAN_WAKE, *part_ids) for part, part_ids in ids.items())
 
     # -- reads
 
     async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
         parts = self._parts
-        if len(parts) == 1:  # as `spread` does not ask where a name is that is nowhere
-            there = [name for name in plan_ids if self._part(name) is not None]
-            found = dict(zip(there, await load(parts.first, there), strict=True))
-            return [found.get(name) for name in plan_ids]
+        if len(parts) == 1:  # then `spread` would send names that no plan can have
+            known = [name for name in plan_ids if self._part(name) is not None]
+            plans = dict(zip(known, await load(parts.first, known), strict=True))
+            return [plans.get(name) for name in plan_ids]
         return await parts.spread(plan_ids, self._part, load, lambda _: None)
 
     async def tasks(self, plan_id: str) -> PlanTasks | None:
@@ -149,8 +149,8 @@ class RedisPlans:
             return not statuses or plan.status in statuses
 
         leaves = await gather_all(load_page(part, matches, limit, cursor) for part in self._parts)
-        found, end = due_merge.one_page(leaves, limit, newest_first=True)
-        return PlanPage(plans=found, cursor=end)
+        plans, end = due_merge.one_page(leaves, limit, newest_first=True)
+        return PlanPage(plans=plans, cursor=end)
 
 
 class _Change(msgspec.Struct, omit_defaults=True, gc=False):
@@ -170,9 +170,9 @@ class _Change(msgspec.Struct, omit_defaults=True, gc=False):
     lease: str | None = None
     audit: str | None = None
     was_settled: bool = False
-    quiet: bool = False  # it concerns nobody who waits
-    till: str | None = None  # the end of its retention,
-    seconds: str | None = None  # and for how long its keys stay at least
+    quiet: bool = False  # nobody who waits needs to be woken
+    till: str | None = None  # the end of its retention
+    seconds: str | None = None  # for how long its keys stay at least
     follows: list[msgspec.Raw] | None = None
 
 
@@ -188,16 +188,16 @@ async def create(
     part: Partition, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]
 ) -> Plan:
     fields = plan_trigger_hash.write_plan(plan).fields + plan_trigger_hash.write_tasks(tasks)
-    said = _event_element(plan.version, events)
-    word, found = await part.write(
-        scripts.PLAN_CREATE, plan.id, list_name(plan), NAMES, said, *fields
+    element = _event_element(plan.version, events)
+    word, reply = await part.write(
+        scripts.PLAN_CREATE, plan.id, list_name(plan), NAMES, element, *fields
     )
     if word == b"foreign":
-        raise faults.foreign([found.decode()], part.client.address.shown)
-    there = _read(plan.id, found)
-    if there is None:
+        raise faults.foreign([reply.decode()], part.client.address.shown)
+    stored = _read(plan.id, reply)
+    if stored is None:
         raise SerialisationError(f"plan {plan.id}: its record is incomplete")
-    return there
+    return stored
 
 
 def _event_element(version: int, events: Sequence[PlanEvent]) -> str:
@@ -212,18 +212,18 @@ async def claim(part: Partition, owner: str, limit: int, lease_seconds: float) -
         wanted = max(0, min(limit - len(plans), CLAIMS))
         args = owner, wanted, lease_seconds, secret, NAMES
         reply = by_name(await part.write(scripts.PLAN_CLAIM, *args))
-        for name, says in reply["wrong"]:
-            if says:
-                _warn_set_aside(name.decode(errors="replace"), says.decode(errors="replace"))
+        for name, message in reply["wrong"]:
+            if message:
+                _warn_set_aside(name.decode(errors="replace"), message.decode(errors="replace"))
         plans += await _readable(part, reply["handed_out"])
         seen = len(reply["handed_out"]) + len(reply["wrong"])
         if wanted <= 0 or seen < wanted or len(plans) >= limit:
             return DueItems(plans, seconds_of(reply["wait"]))
 
 
-async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
+async def _readable(part: Partition, handed_out: Sequence[Any]) -> list[Plan]:
     plans, aside = list[Plan](), list[bytes]()
-    for name, values in found:
+    for name, values in handed_out:
         plan_id = name.decode(errors="replace")
         try:
             plans.append(plan_trigger_hash.plan_of(plan_id, values))
@@ -235,8 +235,10 @@ async def _readable(part: Partition, found: Sequence[Any]) -> list[Plan]:
     return plans
 
 
-def _warn_set_aside(plan_id: str, says: str) -> None:
-    log.warning("plan %s cannot be read and is set aside; see `holdfast doctor`: %s", plan_id, says)
+def _warn_set_aside(plan_id: str, message: str) -> None:
+    log.warning(
+        "plan %s cannot be read and is set aside; see `holdfast doctor`: %s", plan_id, message
+    )
 
 
 async def find_due(part: Partition, limit: int) -> DueItems[float]:
@@ -250,13 +252,13 @@ async def apply(
 ) -> PlanOutcome:
     """Apply a change; ``ids`` are those of the plan's tasks, if any is moved."""
     packed = pack(_pack_change(change, ids, part.terms.tombstone_seconds))
-    word, found = await part.write(scripts.PLAN_APPLY, packed, lease_seconds, NAMES)
+    word, reply = await part.write(scripts.PLAN_APPLY, packed, lease_seconds, NAMES)
     if word == b"foreign":
-        raise faults.foreign([found.decode()], part.client.address.shown)
-    there = _read(change.after.id, found)
-    if there is None or word == b"stale":
-        return PlanStale(there)
-    return PlanApplied(there)
+        raise faults.foreign([reply.decode()], part.client.address.shown)
+    stored = _read(change.after.id, reply)
+    if stored is None or word == b"stale":
+        return PlanStale(stored)
+    return PlanApplied(stored)
 
 
 def _pack_change(change: PlanChange, ids: Sequence[str], at_least_seconds: int) -> _Change:
@@ -302,7 +304,7 @@ async def load(part: Partition, ids: Sequence[str]) -> list[Plan | None]:
 
 
 def _load_reply(plan_id: str, reply: Any) -> Plan | None:
-    """Return the plan; None: there is none, or it cannot be read, which `doctor` reports."""
+    """Return the plan, or None if there is none or it cannot be read, which `doctor` reports."""
     try:
         return _read(plan_id, unless_foreign(reply))
     except (SerialisationError, StoreForeign) as error:
@@ -318,16 +320,16 @@ def _read(plan_id: str, values: Sequence[bytes | None] | None) -> Plan | None:
 
 async def load_tasks(part: Partition, plan_id: str) -> PlanTasks | None:
     names = plan_trigger_hash.TASKS.name, plan_trigger_hash.TENANTS.name
-    (found,) = await part.client.many(part.keys, [("HMGET", part.keys("plan", plan_id), *names)])
-    ids, tenants = unless_foreign(found)
+    (reply,) = await part.client.many(part.keys, [("HMGET", part.keys("plan", plan_id), *names)])
+    ids, tenants = unless_foreign(reply)
     if ids is None or tenants is None:
         return None
     return plan_trigger_hash.read_tasks(plan_id, ids, tenants)
 
 
 async def load_members(part: Partition, plan_id: str) -> dict[int, Member]:
-    (found,) = await part.client.many(part.keys, [("HGETALL", part.keys("plan_members", plan_id))])
-    return read_members(plan_id, unless_foreign(found))
+    (reply,) = await part.client.many(part.keys, [("HGETALL", part.keys("plan_members", plan_id))])
+    return read_members(plan_id, unless_foreign(reply))
 
 
 def read_members(plan_id: str, pairs: Sequence[bytes]) -> dict[int, Member]:
@@ -340,21 +342,21 @@ def read_members(plan_id: str, pairs: Sequence[bytes]) -> dict[int, Member]:
 async def load_events(
     part: Partition, plan_id: str, limit: int, after_version: int
 ) -> list[PlanEvent]:
-    """Each version has one element, the first is the oldest: so a version is never parted."""
-    found: list[PlanEvent] = []
+    """Return events, the oldest first; one element has all of a version, so none is split."""
+    events: list[PlanEvent] = []
     start = max(0, after_version)
-    while len(found) < limit:
-        last = start + min(VERSIONS, limit - len(found)) - 1
+    while len(events) < limit:
+        last = start + min(VERSIONS, limit - len(events)) - 1
         command = ("LRANGE", part.keys("plan_events", plan_id), start, last)
         (elements,) = await part.client.many(part.keys, [command])
         lists = (_events(plan_id, element) for element in unless_foreign(elements))
         for event in chain.from_iterable(lists):
-            if len(found) < limit or event.version == found[-1].version:
-                found.append(event)
+            if len(events) < limit or event.version == events[-1].version:
+                events.append(event)
         if len(elements) <= last - start:
             break
         start = last + 1
-    return found
+    return events
 
 
 def _events(plan_id: str, element: bytes) -> list[PlanEvent]:
@@ -370,11 +372,11 @@ async def load_page(
 ) -> Leaf[Plan]:
     async def walk(below: str | None, count: int) -> list[str]:
         start = "+" if below is None else f"({below}"
-        (found,) = await part.call(scripts.NEWEST_IDS, start, count, part.keys("plans"))
-        return [name.decode(errors="replace") for name in found]
+        (reply,) = await part.call(scripts.NEWEST_IDS, start, count, part.keys("plans"))
+        return [name.decode(errors="replace") for name in reply]
 
     async def load_named(names: list[str]) -> list[Plan | None]:
-        """Load plans by their names; that of an earlier plan with the same id names none."""
+        """Load plans by their names in the list; the name of an earlier plan of the id has none."""
         plans = await load(part, [name.partition(" ")[2] for name in names])
         return [
             plan if plan is not None and list_name(plan) == name else None

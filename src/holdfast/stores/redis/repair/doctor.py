@@ -1,9 +1,9 @@
-"""Do record, leases, queues, lines, locks, indexes and counts agree?
+"""The doctor of the Redis store: it compares records with queues, lines, locks and indexes.
 
-The record and the lease index are the truth, and what follows from them is mended. Looked at from
-both sides: is each task where its record says (`examine.lua`), and does each member of a queue, a
-line or an index belong there (`examine_members.lua`)? One page is one atomic step, which compares
-and mends at once, so that a task which moves meanwhile is neither suspected nor harmed.
+The record and the lease index are the truth, and everything that follows from them is mended. The
+doctor examines both sides: whether each task is where its record says (`examine.lua`), and whether
+each member of a queue, a line or an index belongs there (`examine_members.lua`). One page is one
+atomic step, which compares and mends at once, so a task that moves meanwhile is not harmed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from holdfast.stores.redis.repair.token_lock import TokenLock
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.walks import Pace
 
-PAGE = 20  # tasks of one step: each costs some twenty commands
+PAGE = 20  # tasks of one step: each costs about twenty commands
 AT_ONCE = 1000  # findings of one reconciliation
-ROUNDS = 3  # what one mends may uncover something for the next
-LOOKING_SECONDS = 600.0  # a lock lasts so long that nobody extends
+ROUNDS = 3  # the repairs of one round may reveal something for the next
+LOOKING_SECONDS = 600.0  # how long a lock lasts that nobody extends
 SOON_SECONDS = 3600.0  # an examination takes less
 
 SETS = {
@@ -65,22 +65,22 @@ Complaints = Iterator[tuple[str, str]]
 
 
 async def reconcile(parts: Sequence[Partition], every_seconds: float) -> list[Finding]:
-    """Reconcile partitions that nobody has examined for so long; one that fails stops no other."""
-    found: list[Finding] = []
+    """Reconcile partitions that were not examined for so long; one that fails stops no other."""
+    findings: list[Finding] = []
     missed: StoreError | None = None
     for part in parts:
         try:
-            found += await _reconcile(part, every_seconds)
+            findings += await _reconcile(part, every_seconds)
         except StoreError as error:
             missed = error
             log.warning("%s could not be reconciled: %s", part.keys.prefix, error)
-    if missed is not None and not found:
+    if missed is not None and not findings:
         raise missed
-    return found
+    return findings
 
 
 async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
-    """Reconcile a partition under a short lock: if we do not come to an end, somebody else will."""
+    """Reconcile a partition under a short lock, so that another process can take over."""
     lock = TokenLock(part, "reconciled", secrets.token_hex(8))
     if not await lock.acquire(min(LOOKING_SECONDS, every_seconds)):
         return []
@@ -96,7 +96,7 @@ async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
 
 
 class SeenCount:
-    """The number of tasks that were looked at, over all partitions, for whoever wants to know."""
+    """The number of tasks examined in all partitions, which is reported to a callback."""
 
     def __init__(self, seen: Callable[[int], None] | None = None) -> None:
         self._seen, self._number = seen, 0
@@ -123,6 +123,8 @@ async def examine(
 
 
 class Examination(msgspec.Struct, frozen=True):
+    """The partition to examine, and how."""
+
     part: Partition
     fix: bool
     pace: Pace
@@ -130,24 +132,24 @@ class Examination(msgspec.Struct, frozen=True):
 
 
 async def _rounds(examination: Examination, limit: int) -> list[Finding]:
-    found: dict[Finding, None] = {}
+    findings: dict[Finding, None] = {}
     for _ in range(ROUNDS if examination.fix else 1):
-        before = len(found)
+        before = len(findings)
         async for finding in _everything(examination):
-            known = msgspec.structs.replace(finding, mended=not finding.mended)
-            if known not in found:
-                found[finding] = None
-            if len(found) >= limit:
-                return [*found][:limit]
-        if len(found) == before:
+            opposite = msgspec.structs.replace(finding, mended=not finding.mended)
+            if opposite not in findings:
+                findings[finding] = None
+            if len(findings) >= limit:
+                return [*findings][:limit]
+        if len(findings) == before:
             break
-    return [*found]
+    return [*findings]
 
 
 async def _everything(examination: Examination) -> AsyncIterator[Finding]:
     part, fix, pace = examination.part, examination.fix, examination.pace
     leaving = await _leaving(part)
-    others: dict[tuple[str, str], None] = {}
+    indexes: dict[tuple[str, str], None] = {}
     async for page in walks.names(part):
         for ids in walks.pages([of for kind, of in page if kind == "task"], PAGE):
             async for finding in _tasks(part, ids, fix):
@@ -155,21 +157,21 @@ async def _everything(examination: Examination) -> AsyncIterator[Finding]:
             examination.tally.add(len(ids))
             await pace()
         for kind in OF_A_TASK:
-            mine = [of for k, of in page if k == kind and of not in leaving]
-            for names in walks.pages(mine, walks.PAGE):
+            ids = [of for k, of in page if k == kind and of not in leaving]
+            for names in walks.pages(ids, walks.PAGE):
                 async for finding in _strays(part, kind, "", names, fix):
                     yield finding
                 await pace()
         async for finding in doctor_dues.records(part, page, fix, pace):
             yield finding
-        others |= dict.fromkeys(one for one in page if one[0] in OTHERS)
+        indexes |= dict.fromkeys(key for key in page if key[0] in OTHERS)
         await pace()
-    for kind, of in others:
+    for kind, of in indexes:
         async for finding in _members(examination, kind, of, leaving):
             yield finding
     for following in (
-        _tenants(examination, {of for kind, of in others if kind in OF_A_TENANT}),
-        _causes(examination, {of for kind, of in others if kind == "by_cause"}),
+        _tenants(examination, {of for kind, of in indexes if kind in OF_A_TENANT}),
+        _causes(examination, {of for kind, of in indexes if kind == "by_cause"}),
         doctor_dues.lists(part, fix, pace),
         recount.examine(part, fix=fix, pace=pace),
     ):
@@ -187,7 +189,7 @@ async def _tenants(examination: Examination, tenants: set[str]) -> AsyncIterator
 
 
 async def _causes(examination: Examination, seen: set[str]) -> AsyncIterator[Finding]:
-    """Are the suspended counted right by what suspended them?"""
+    """Examine whether the suspended tasks of each error group are counted correctly."""
     part, fix = examination.part, "1" if examination.fix else "0"
     async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
         seen |= {_text(cause) for cause in page}
@@ -200,9 +202,9 @@ async def _causes(examination: Examination, seen: set[str]) -> AsyncIterator[Fin
 
 
 async def _leaving(part: Partition) -> set[str]:
-    """Return settled tasks whose time is over: the server may delete them before the sweep."""
+    """Return settled tasks whose retention has ended: their keys may expire before the sweep."""
     soon = repr((await part.server_time()).wall + SOON_SECONDS)
-    found: set[str] = set()
+    ids: set[str] = set()
     start, passed = "-inf", 0
     while True:
         command = (
@@ -211,25 +213,25 @@ async def _leaving(part: Partition) -> set[str]:
         )  # fmt: skip
         (page,) = await part.client.many(part.keys, [command])
         if isinstance(page, Exception) or not page:
-            return found
-        found |= {_text(member).partition("|")[0] for member in page[::2]}
+            return ids
+        ids |= {_text(member).partition("|")[0] for member in page[::2]}
         last = page[-1].decode()
         same = sum(score == page[-1] for score in page[1::2])
         start, passed = last, same + (passed if last == start else 0)
 
 
 async def _foreign(part: Partition) -> AsyncIterator[Finding]:
-    """Yield the keys that are of another program; with one in the way, nothing else can be told."""
+    """Yield keys of another program; as long as there is one, nothing else can be examined."""
     async for page in walks.names(part):
         names = [(part.keys(k, of) if of else part.keys(k), TYPE_OF[k]) for k, of in page if k]
         types = await part.client.many(part.keys, [("TYPE", name) for name, _ in names])
-        for (name, wanted), kind in zip(names, types, strict=True):
-            if wanted and kind.decode() not in (wanted, "none"):
-                says = f"{name} is a {kind.decode()}, not a {wanted}: rename it"
-                yield _finding("I11", None, says, False)
+        for (name, expected), type_ in zip(names, types, strict=True):
+            if expected and type_.decode() not in (expected, "none"):
+                message = f"{name} is a {type_.decode()}, not a {expected}: rename it"
+                yield _finding("I11", None, message, False)
 
 
-# -- from the records
+# -- each task by its record
 
 
 async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterator[Finding]:
@@ -247,8 +249,8 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
         if kind == b"none":
             continue
         if kind != b"hash":
-            says = f"{part.keys('task', task_id)} is a {_text(kind)}: rename it"
-            yield _finding("I11", task_id, says, False)
+            message = f"{part.keys('task', task_id)} is a {_text(kind)}: rename it"
+            yield _finding("I11", task_id, message, False)
             continue
         for complaint in complaints:
             message, mended = _text(complaint["message"]), complaint["mended"]
@@ -264,15 +266,15 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
             aside = fix and not reply["runs"] and await salvage.set_aside(part, [task_id.encode()])
             yield _finding("I11", task_id, str(error), bool(aside))
             continue
-        for invariant, says in (*_rules(task, bodies), *_names(task, bodies["stage_facts"])):
-            yield _finding(invariant, task_id, says, False)
+        for invariant, message in (*_rules(task, bodies), *_names(task, bodies["stage_facts"])):
+            yield _finding(invariant, task_id, message, False)
 
 
 def _rules(task: Task, bodies: Reply) -> Complaints:
     payload, checkpoint = bodies["payload_type"], bodies["checkpoint_at"]
     if task.pause_requested and task.place in STOPPED:
         yield "I14", "rests with a pause still asked for"
-    # Both were written by its last failure: a limit that was lowered since then is not meant.
+    # The last failure wrote both numbers, so a limit that was lowered since then is no finding.
     if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
         yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}"
     if payload != b"string":
@@ -289,7 +291,7 @@ def _rules(task: Task, bodies: Reply) -> Complaints:
 
 
 def _names(task: Task, facts: Sequence[bytes]) -> Complaints:
-    """Compare the task with ``facts``: each completed stage's index and record, without result."""
+    """Compare the names of stages; ``facts`` has each stage's index and facts without result."""
     try:
         wrong = describe_mismatch(task, record.decode_stages(list(facts), {}))
     except SerialisationError as error:
@@ -299,7 +301,7 @@ def _names(task: Task, facts: Sequence[bytes]) -> Complaints:
         yield "I7", f"its record {wrong}"
 
 
-# -- from the other side
+# -- each member of an index
 
 
 async def _members(
@@ -329,27 +331,28 @@ async def _strays(
 ) -> AsyncIterator[Finding]:
     if not names:
         return
-    found = await part.call(scripts.EXAMINE_MEMBERS, "1" if fix else "0", kind, of, *names)
-    for reply in each_by_name(found):
-        member, stands = _text(reply["member"]), _text(reply["message"])
-        says = _TELL.get(kind, _in_a_set)(kind, of, member, stands)
+    replies = await part.call(scripts.EXAMINE_MEMBERS, "1" if fix else "0", kind, of, *names)
+    for reply in each_by_name(replies):
+        member, problem = _text(reply["member"]), _text(reply["message"])
+        message = _FORMATS.get(kind, _format_set_member)(kind, of, member, problem)
         invariant = {"key": "I10", "payload": "I1"}.get(kind, "I11")
-        yield _finding(invariant, _text(reply["task"]) or None, says, fix and kind != "payload")
+        yield _finding(invariant, _text(reply["task"]) or None, message, fix and kind != "payload")
 
 
-def _in_a_set(kind: str, of: str, _: str, stands: str) -> str:
-    return f"is in {SETS[kind]} {of}".rstrip() + f", but {stands}"
+def _format_set_member(kind: str, of: str, _: str, problem: str) -> str:
+    return f"is in {SETS[kind]} {of}".rstrip() + f", but {problem}"
 
 
-_TELL: dict[str, Callable[[str, str, str, str], str]] = {
-    "stream": lambda _, of, entry, stands: f"entry {entry} of queue {of}: its task {stands}",
-    "key": lambda _, __, name, stands: f"owns the key {name}, but {stands}",
-    "payload": lambda _, __, ___, stands: f"{stands}, and its payload is still there",
+# The message of a finding by the kind of the index; others are sets.
+_FORMATS: dict[str, Callable[[str, str, str, str], str]] = {
+    "stream": lambda _, of, entry, problem: f"entry {entry} of queue {of}: its task {problem}",
+    "key": lambda _, __, name, problem: f"owns the key {name}, but {problem}",
+    "payload": lambda _, __, ___, problem: f"{problem}, and its payload is still there",
 }
 
 
-def _finding(invariant: str, task_id: str | None, says: str, mended: Any) -> Finding:
-    return Finding(invariant=invariant, task_id=task_id, message=says, mended=bool(mended))
+def _finding(invariant: str, task_id: str | None, message: str, mended: Any) -> Finding:
+    return Finding(invariant=invariant, task_id=task_id, message=message, mended=bool(mended))
 
 
 def _text(text: bytes) -> str:

@@ -1,7 +1,7 @@
-"""Do the records of triggers and plans agree with what is found of them elsewhere?
+"""The doctor's part for triggers and plans: it compares their records with the lists.
 
-The record is the truth, and for who has a slot the plan's members are. What cannot be read is told,
-and left out of the lists that hand it out.
+The record is the truth, but a plan's members decide which tasks have a slot. A record that cannot
+be read is reported, and is not put back into the lists from which it would be handed out.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from holdfast.stores.redis.triggers.store import WAITS
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.walks import Pace
 
-PAGE = 20  # triggers of one step
-LISTS = {  # each with the kind of its members' records, and what a finding calls it
+PAGE = 20  # triggers examined in one step
+LISTS = {  # the kind of the members' records, and the name of the list in a finding
     "triggers": ("trigger", "the list of triggers"),
     "triggers_declared": ("trigger", "the list of what code declares"),
     "triggers_due": ("trigger", "the list of what is due"),
@@ -67,7 +67,7 @@ async def lists(part: Partition, fix: bool, pace: Pace) -> AsyncIterator[Finding
 
 
 async def _triggers(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterator[Finding]:
-    """Only those that can be read are mended: the others must not be handed out again."""
+    """Examine triggers; only readable ones are mended: others must not be handed out again."""
     answers = await part.call(scripts.EXAMINE_TRIGGERS, "0", WAITS, *ids)
     wrong: list[str] = []
     for trigger_id, reply in zip(ids, each_by_name(answers), strict=True):
@@ -86,21 +86,21 @@ async def _triggers(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIter
         return
     answers = await part.call(scripts.EXAMINE_TRIGGERS, "1" if fix else "0", WAITS, *wrong)
     for trigger_id, reply in zip(wrong, each_by_name(answers), strict=True):
-        for says in reply.get("complaints", ()):
-            yield _finding(f"trigger {trigger_id} {_text(says)}", fix)
+        for complaint in reply.get("complaints", ()):
+            yield _finding(f"trigger {trigger_id} {_text(complaint)}", fix)
 
 
 # -- plans
 
 
 class _Cure(msgspec.Struct, omit_defaults=True):
-    """The repair that examine_plans.lua is to make, of one version."""
+    """The repair that examine_plans.lua makes if the plan still has this version."""
 
     version: str
     listed: str | None = None
     due: str | None = None
     rests: bool = False
-    admitted: list[str] | None = None  # pairs of a number and a task
+    admitted: list[str] | None = None  # number and task in turn
 
 
 async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Finding]:
@@ -109,12 +109,12 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
         if kind != b"none":
             yield _foreign(part, "plan", plan_id, kind)
         return
-    members_found, admitted = reply["members"], reply["admitted"]
+    member_fields, admitted = reply["members"], reply["admitted"]
     try:
-        if members_found is None or admitted is None:
+        if member_fields is None or admitted is None:
             raise SerialisationError(f"plan {plan_id}: what belongs to it is of another type")
         plan = plan_trigger_hash.plan_of(plan_id, reply["values"])
-        members = plans.read_members(plan_id, members_found)
+        members = plans.read_members(plan_id, member_fields)
         times = _time(plan_id, reply["due"]), _time(plan_id, reply["listed_due"])
         tasks = await plans.load_tasks(part, plan_id)
         if tasks is None or len(tasks.ids) != plan.total or len(tasks.tenants) != plan.total:
@@ -124,8 +124,8 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
     except SerialisationError as error:
         yield _finding(str(error), False)
         return
-    for says in _wrong_counts(plan, members):
-        yield _finding(f"plan {plan_id} {says}", False)
+    for complaint in _wrong_counts(plan, members):
+        yield _finding(f"plan {plan_id} {complaint}", False)
     cure = _Cure(version=str(plan.version))
     complaints = [
         *_wrong_places(plan, *times, reply["listed"] is not None, cure),
@@ -133,31 +133,31 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
     ]
     if complaints:
         mended = fix and await part.call(scripts.EXAMINE_PLANS, plan_id, plans.NAMES, pack(cure))
-        for says in complaints:
-            yield _finding(f"plan {plan_id} {says}", mended)
+        for complaint in complaints:
+            yield _finding(f"plan {plan_id} {complaint}", mended)
 
 
 def _wrong_counts(plan: Plan, members: dict[int, Member]) -> Iterator[str]:
-    there = [Counter[str]() for _ in plan.waves]
+    member_counts = [Counter[str]() for _ in plan.waves]
     for index, member in members.items():
-        there[plan.wave_of(index)][member.state] += 1
-    for wave, (counts, seen) in enumerate(zip(plan.counts, there, strict=True)):
-        said = {str(state): number for state, number in counts.items() if number}
-        if said != seen:
-            yield f"counts {said} in wave {wave}, its members are {dict(seen)}"
+        member_counts[plan.wave_of(index)][member.state] += 1
+    for wave, (counts, counted) in enumerate(zip(plan.counts, member_counts, strict=True)):
+        stored = {str(state): number for state, number in counts.items() if number}
+        if stored != counted:
+            yield f"counts {stored} in wave {wave}, its members are {dict(counted)}"
 
 
 def _wrong_places(
-    plan: Plan, wanted: float | None, due: float | None, is_listed: bool, cure: _Cure
+    plan: Plan, expected: float | None, due: float | None, is_listed: bool, cure: _Cure
 ) -> Iterator[str]:
     if not is_listed:
         cure.listed = plans.list_name(plan)
         yield "is not in the list of plans"
-    if wanted is None and due is not None:
+    if expected is None and due is not None:
         cure.rests = True
         yield "is to be looked at, and by its record nobody has to"
-    elif wanted is not None and (due is None or abs(due - wanted) > ROUNDING_SECONDS):
-        cure.due = f"{wanted:.6f}"
+    elif expected is not None and (due is None or abs(due - expected) > ROUNDING_SECONDS):
+        cure.due = f"{expected:.6f}"
         yield "is not looked at when its record says so"
 
 
@@ -171,19 +171,19 @@ def _time(plan_id: str, text: bytes | None) -> float | None:
 def _mistaken_slots(
     members: dict[int, Member], ids: Sequence[str], admitted: Sequence[bytes], cure: _Cure
 ) -> Iterator[str]:
-    wanted = {ids[index]: index for index, m in members.items() if m.state in SLOTTED}
-    there = {_text(name): int(float(number)) for name, number in pairs_of(admitted)}
-    if wanted != there:
-        cure.admitted = [word for name, index in wanted.items() for word in (str(index), name)]
-        yield f"has {len(there)} tasks with a slot, by its members {len(wanted)} have one"
+    expected = {ids[index]: index for index, m in members.items() if m.state in SLOTTED}
+    slotted = {_text(name): int(float(number)) for name, number in pairs_of(admitted)}
+    if expected != slotted:
+        cure.admitted = [word for name, index in expected.items() for word in (str(index), name)]
+        yield f"has {len(slotted)} tasks with a slot, by its members {len(expected)} have one"
 
 
-def _foreign(part: Partition, kind: str, of: str, found: bytes) -> Finding:
-    return _finding(f"{part.keys(kind, of)} is a {_text(found)}: rename it", False)
+def _foreign(part: Partition, kind: str, of: str, type_: bytes) -> Finding:
+    return _finding(f"{part.keys(kind, of)} is a {_text(type_)}: rename it", False)
 
 
-def _finding(says: str, mended: Any) -> Finding:
-    return Finding(invariant="I11", task_id=None, message=says, mended=bool(mended))
+def _finding(message: str, mended: Any) -> Finding:
+    return Finding(invariant="I11", task_id=None, message=message, mended=bool(mended))
 
 
 def _text(text: bytes) -> str:

@@ -1,10 +1,10 @@
-"""Are the counts of tasks by queue and place right?
+"""The doctor's part for the counts of tasks by queue and place.
 
-Only a walk tells who waits in which line, so all are counted by a walk. It is believed if nothing
-was written while it went and the same server answered all the way: the cursor of a walk means
-nothing to one that was restarted or promoted. Mended is what still stands as it was read. A store
-that is never quiet, or whose server we may not ask who it is, is compared where one step can do it:
-the sums over all queues of those that have an index of their own. These are told, and not mended.
+Only a walk through all tasks shows which task waits in which line, so it counts them all. The
+result is valid if nothing was written meanwhile and one run of the server answered throughout: a
+server that was restarted or promoted does not know the cursor. A count is mended if it has not
+changed since it was read. If a store is never quiet, or an ACL hides the server's run, one step
+compares the sums over all queues for places with an index. Those are reported, and not mended.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from holdfast.stores.redis.views.walks import Pace
 
 _SETTLED, _LEASED = Place.SETTLED.encode(), Place.LEASED.encode()
 _FACTS = ("queue", "place", "tenantId", "lastCompletedStageIndex")
-WALKS = 3  # until one is not disturbed
+WALKS = 3  # tries, until no write disturbs one
 
 _RUN = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
 
 
 class CountsRead(msgspec.Struct, frozen=True):
+    """The stored counts, and what shows whether they changed."""
+
     counts: dict[bytes, int]  # their names may be damaged
     writes: bytes
-    run: bytes | None  # of the server; None: we may not know
+    run: bytes | None  # the server's run; None if an ACL hides it
 
 
 async def examine(
@@ -74,9 +76,9 @@ def _flat(counts: Mapping[bytes, int]) -> list[bytes | int]:
     return [word for pair in counts.items() for word in pair]
 
 
-def _count_finding(what: str, says: int, is_: int, *, mended: bool) -> Finding:
-    told = f"{what} is counted as {says}, there are {is_}"
-    return Finding(invariant="I11", task_id=None, message=told, mended=mended)
+def _count_finding(what: str, counted: int, tasks: int, *, mended: bool) -> Finding:
+    message = f"{what} is counted as {counted}, there are {tasks}"
+    return Finding(invariant="I11", task_id=None, message=message, mended=mended)
 
 
 async def _read_counts(part: Partition) -> CountsRead:
@@ -92,13 +94,13 @@ async def _read_counts(part: Partition) -> CountsRead:
 
 
 async def _run(part: Partition) -> bytes | None:
-    """Return the server's run: each start has a name of its own."""
+    """Return the id of the server's run, which is new at each start."""
     try:
         (info,) = await part.client.many(part.keys, [("INFO", "server")])
     except StoreUnusable:
         return None  # an ACL may forbid it
-    found = _RUN.search(info)
-    return found[1] if found else None
+    match = _RUN.search(info)
+    return match[1] if match else None
 
 
 async def _walk_counts(part: Partition, pace: Pace) -> Counter[bytes]:
@@ -112,7 +114,7 @@ async def _walk_counts(part: Partition, pace: Pace) -> Counter[bytes]:
             if isinstance(reply, list) and reply[1] is not None:
                 walked.update(_count_fields(*reply))
         await pace()
-    # Of the settled, the record may be gone before they are swept.
+    # The record of a settled task may have expired before the sweep.
     async for members in walks.members(part, part.keys("settled"), "ZSCAN"):
         queues = (member.split(b"|")[4] for member in members)  # see grave.lua
         walked.update(b"%b %b" % (queue, _SETTLED) for queue in queues)

@@ -1,11 +1,11 @@
-"""A record that cannot be read: what is left of it is suspended, and its neighbours go on.
+"""Salvage of a record that cannot be read: its task is suspended, and other tasks go on.
 
-Every field that can still be read is kept; the others get what can be derived, or something
-harmless. The record as it was stays under ``damaged:ID`` for as long as the task does. A task that
-has ended stays as it ended: only what cannot be read is put aside.
+Every field that can still be read is kept; the others get a derived or harmless value. The record
+as it was stays under ``damaged:ID`` for as long as the task does. A task that has ended keeps its
+status: only its unreadable fields are put aside.
 
-Many report the same task, some of them late. So what was reported is looked at again, and where
-nothing is wrong any more, nothing is written.
+Several processes may report the same task, some of them late. So the record is read again, and
+nothing is written if nothing is wrong any more.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from holdfast.stores.redis.encoding import event_log, record
 from holdfast.stores.redis.partition import Partition
 from holdfast.stores.redis.views import walks
 
-ATTEMPTS = 3  # it may change while it is looked at
-UNREADABLE = "unreadable"  # in the place of a name
+ATTEMPTS = 3  # the record may change while it is read
+UNREADABLE = "unreadable"  # replaces a name that cannot be read
 BODIES = {"payload": "string", "ckpt": "string", "data": "string", "stages": "hash"}
 
 
@@ -39,18 +39,18 @@ log = logging.getLogger("holdfast.stores.redis.salvage")
 replace = msgspec.structs.replace
 _STATUSES = pack([*Status])
 _NUMBER = re.compile(r"-?\d+")
-_COUNTED = ("version", "order")  # the scripts count with them
+_COUNTED = ("version", "order")  # the scripts calculate with them
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found of a task."""
+    """All that is left of a task."""
 
     fields: list[bytes]  # of its record, as HGETALL gives them
     newest_event: bytes | None
-    completed: int | None  # the last stage, by its checkpoint
+    completed: int | None  # the last completed stage, by the checkpoint
     stages: list[bytes]
-    damaged: list[str]  # those of its bodies that cannot be used
-    ended_as: Status | None  # by the indexes
+    damaged: list[str]  # the bodies that cannot be used
+    ended_as: Status | None  # the settled status, by the indexes
 
     @property
     def digest(self) -> str:
@@ -94,26 +94,26 @@ async def _mend(part: Partition, task_id: str, remains: Remains, now: float) -> 
     order = fields["order"] if "order" not in bad else None
     if has_ended(before, bad):
         facts = _facts_of_the_ended(before, remains, bad, order)
-        says = f"is {before.status} and stays so; put aside: {', '.join(wrong)}"
+        message = f"is {before.status} and stays so; put aside: {', '.join(wrong)}"
     else:
         after = _suspended_task(before, wrong, now)
         known = before.status if "status" not in wrong else None
         facts = _facts(after, known, order)
-        says = f"is suspended: {_cannot_be_read(wrong)}"
+        message = f"is suspended: {_cannot_be_read(wrong)}"
     keep = "0" if wrong == remains.damaged else "1"
     answer: bytes = await part.call(
         scripts.SALVAGE, task_id, remains.digest, _STATUSES, keep, pack(facts)
     )
     if answer == b"done":
-        log.error("task %s %s", task_id, says)
+        log.error("task %s %s", task_id, message)
     return answer
 
 
 def _wrong(task: Task, bad: list[str], damaged: list[str]) -> list[str]:
     """Return what keeps the task from being read or run.
 
-    A damaged body is no harm to a task at rest: otherwise everyone who has heard of it would
-    suspend it again.
+    A damaged body does no harm to a parked task: otherwise every report of it would suspend the
+    task again.
     """
     if has_ended(task, bad):
         return bad
@@ -136,7 +136,7 @@ def contradicts_itself(task: Task) -> bool:
 
 
 async def _read(part: Partition, task_id: str) -> Remains | None:
-    """Return what can be read of a task, or None if its key has no record of ours."""
+    """Return what is left of a task, or None if its key holds no record of a task."""
     keys = part.keys
     fields, newest, completed, stages = await part.client.many(
         keys,
@@ -153,9 +153,9 @@ async def _read(part: Partition, task_id: str) -> Remains | None:
     ended = [("ZSCORE", keys("by_status", status), task_id) for status in sorted(SETTLED)]
     scores = zip(sorted(SETTLED), await part.client.many(keys, ended), strict=True)
     endings = [status for status, score in scores if isinstance(score, bytes)]
-    found = dict(zip(BODIES, (name.decode() for name in types), strict=True))
-    damaged = [k for k, wanted in BODIES.items() if found[k] not in (wanted, "none")]
-    if found["payload"] == "none":
+    types_found = dict(zip(BODIES, (name.decode() for name in types), strict=True))
+    damaged = [k for k, wanted in BODIES.items() if types_found[k] not in (wanted, "none")]
+    if types_found["payload"] == "none":
         damaged.append("payload")
     if isinstance(newest, Exception):
         damaged.append("events")
@@ -202,11 +202,11 @@ def readable(task_id: str, remains: Remains, now: float) -> tuple[dict[str, str]
 
 def _is_good(task_id: str, base: Mapping[str, str], name: str, text: bytes) -> bool:
     try:
-        found = text.decode()
-        record.decode(task_id, {**base, name: found})
+        value = text.decode()
+        record.decode(task_id, {**base, name: value})
     except (UnicodeDecodeError, SerialisationError):
         return False
-    return not (name in _COUNTED and found and not _NUMBER.fullmatch(found))
+    return not (name in _COUNTED and value and not _NUMBER.fullmatch(value))
 
 
 def _placeholder(task_id: str, remains: Remains, now: float) -> Task:
@@ -269,7 +269,9 @@ def _stage(task: Task) -> str:
 def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, Any]:
     assert after.failure is not None
     kind = ev.TaskFailedEvent if after.status is Status.FAILED else ev.TaskRollbackFailed
-    said = kind(task_id=after.id, version=after.version, at=after.updated_at, failure=after.failure)
+    event = kind(
+        task_id=after.id, version=after.version, at=after.updated_at, failure=after.failure
+    )
     facts: dict[str, Any] = {
         "fields": _fields(after),
         "place": after.place,
@@ -278,7 +280,7 @@ def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, A
         "before": before,
         "version": str(after.version),
         "suspended_at": repr(after.updated_at),
-        "events": event_log.encode_events([said]),
+        "events": event_log.encode_events([event]),
         "order": order,
     }
     return {name: value for name, value in facts.items() if value is not None}
@@ -306,7 +308,7 @@ def _fields(task: Task) -> list[str]:
     return record.name_value_list(fields)
 
 
-# -- where nothing is left
+# -- a task without a record
 
 
 async def _leave_alone(part: Partition, task_id: str) -> None:
@@ -318,12 +320,12 @@ async def _leave_alone(part: Partition, task_id: str) -> None:
 
 async def _pending_of(part: Partition, task_id: str) -> list[bytes]:
     """Return pairs of a queue and an entry that was handed out and names the task."""
-    keys, found = part.keys, list[bytes]()
+    keys, pairs = part.keys, list[bytes]()
     (queues,) = await part.client.many(keys, [("SMEMBERS", keys("queues"))])
     for queue in queues:
         stream = keys.stream(queue.decode())
         async for page in walks.pending(part, stream):
             tasks = await walks.tasks_of(part, stream, page)
             for entry, task in zip(page, tasks, strict=True):
-                found += [queue, entry] if task == task_id.encode() else []
-    return found
+                pairs += [queue, entry] if task == task_id.encode() else []
+    return pairs

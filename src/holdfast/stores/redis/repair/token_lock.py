@@ -1,4 +1,4 @@
-"""A lock that one process has at a time: a key with the token of its holder, for a while."""
+"""A lock that one process holds at a time: a key with the holder's token, which expires."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.stores.redis.views.walks import Pace, at_once
 
 class TokenLock(msgspec.Struct, frozen=True):
     part: Partition
-    kind: str  # of its key
+    kind: str  # the kind of its key
     token: str
 
     @property
@@ -21,7 +21,7 @@ class TokenLock(msgspec.Struct, frozen=True):
         return "SET", self._key, self.token, "PX", max(1, round(seconds * 1000))
 
     async def acquire(self, seconds: float) -> bool:
-        """Return whether the lock is ours, by its token: what is sent again finds its own lock."""
+        """Acquire the lock, and return whether its token is ours; a repeat finds its own lock."""
         commands = [(*self._set(seconds), "NX"), ("GET", self._key)]
         _, holder = await self.part.client.many(self.part.keys, commands)
         return bool(holder == self.token.encode())

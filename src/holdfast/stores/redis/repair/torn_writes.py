@@ -1,8 +1,8 @@
-"""Repair of what a refused command has left half-way.
+"""Repair of a partition in which a refused command left a script half-way.
 
 A script is not rolled back. When the server refuses one of its commands in the middle, because the
-user's rights were narrowed meanwhile, what came before it stays. Whoever notices that marks the
-partition as torn; as soon as the rights are back it is mended as `holdfast doctor --fix` does.
+user's rights were reduced meanwhile, the writes before it stay. The process that notices this marks
+the partition as torn. As soon as the rights are back, it is mended as `holdfast doctor --fix` does.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from holdfast.stores.redis.views.walks import Pace
 
 log = logging.getLogger("holdfast.stores.redis.mending")
 
-AGAIN_SECONDS = (1.0, 64.0)  # after one that was refused, or that another process makes
-LOCK_SECONDS = 10.0  # renewed while it is needed; one that has died holds up the others no longer
-APART_SECONDS = 1.0  # by which our idea of the server's time may be wrong
-STAY_TRIES = 6  # for findings that stay, such as counts of a busy store; the pause doubles
+AGAIN_SECONDS = (
+    1.0,
+    64.0,
+)  # the pause after a refused repair, or one by another process
+LOCK_SECONDS = 10.0  # extended while it is needed; a process that died blocks others no longer
+APART_SECONDS = 1.0  # how far our estimate of the server's time may be off
+STAY_TRIES = 6  # repairs while findings stay, such as counts of a busy store; the pause doubles
 
 
 class Mender:
-    """Mends torn partitions, one walk at a time, beside whatever else is done."""
+    """Mends torn partitions in the background, one at a time."""
 
     def __init__(self, parts: Iterable[Partition]) -> None:
         self._parts = list(parts)
         self.task: asyncio.Task[None] | None = None
-        self._token = secrets.token_hex(8)  # the same for each try, which finds its own lock again
+        self._token = secrets.token_hex(8)  # the same for each try, to find its own lock
         self._not_before: dict[Partition, float] = {}
-        self._stays: dict[Partition, int] = {}  # tries after which findings have stayed
+        self._stays: dict[Partition, int] = {}  # tries that left findings
 
     def begin(self) -> None:
         """Start to mend if something is torn and nothing is being mended here."""
@@ -65,7 +68,7 @@ class Mender:
             self._not_before[part] = part.steady() + pause
 
     async def _mend(self, part: Partition) -> None:
-        """Compare and repair it, unless another process has done so since it was torn."""
+        """Compare and repair a partition, unless another process has done so since it was torn."""
         torn_at = part.torn_at
         lock = TokenLock(part, "mending", self._token)
         if torn_at is None or not await lock.acquire(LOCK_SECONDS):
@@ -77,7 +80,7 @@ class Mender:
         finally:
             with suppress(StoreError):  # the next try finds the lock again, and it ends by itself
                 await lock.release()
-        if part.torn_at == torn_at:  # else it was torn again meanwhile
+        if part.torn_at == torn_at:  # otherwise it was torn again meanwhile
             self._judge(part, stays=stays)
 
     def _judge(self, part: Partition, *, stays: bool) -> None:
@@ -89,7 +92,7 @@ class Mender:
 
 
 async def _examine(part: Partition, pace: Pace) -> bool:
-    """Repair what can be derived, and return whether something was found that stays."""
+    """Repair what can be derived, and return whether some finding could not be mended."""
     began = (await part.server_time()).now
     log.warning("%s: a command was refused inside a script; repairing", part.keys.prefix)
     findings = await doctor.examine(part, fix=True, limit=doctor.AT_ONCE, pace=pace)
@@ -103,5 +106,5 @@ async def _examine(part: Partition, pace: Pace) -> bool:
 
 
 async def _mended_at(part: Partition) -> float:
-    (found,) = await part.client.many(part.keys, [("HGET", part.keys("meta"), "mendedAt")])
-    return float(unless_foreign(found) or 0)
+    (reply,) = await part.client.many(part.keys, [("HGET", part.keys("meta"), "mendedAt")])
+    return float(unless_foreign(reply) or 0)

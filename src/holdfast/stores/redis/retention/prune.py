@@ -1,4 +1,4 @@
-"""Cleaning up by kind and age, in steps of at most `BATCH`. Nothing unsettled is ever trimmed."""
+"""Deletion by kind and age, in steps of at most `BATCH`; unsettled tasks are never deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.stores.redis.partition import BATCH, Partition
 from holdfast.stores.redis.repair import salvage
 from holdfast.stores.redis.views import walks
 
-IDLE_SECONDS = 60.0  # a consumer that has just been born has no beat yet
+IDLE_SECONDS = 60.0  # a new consumer's worker has no beat yet
 
 
 class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ async def prune(
 ) -> int:
     """Prune one partition.
 
-    ``live`` are the workers that live, if it is another partition that hears their beats.
+    ``live`` are the live workers, if another partition stores their beats.
     """
     now, wall = await part.server_time()
     request = PruneRequest(
@@ -78,13 +78,13 @@ async def prune(
 
 
 async def live_workers(part: Partition) -> set[str]:
-    """Return the workers that are not forgotten yet."""
-    (found,) = await part.client.many(part.keys, [("HKEYS", part.keys("workers"))])
-    return {name.decode() for name in found}
+    """Return the workers whose beats have not been pruned."""
+    (reply,) = await part.client.many(part.keys, [("HKEYS", part.keys("workers"))])
+    return {name.decode() for name in reply}
 
 
 async def _sweep(part: Partition, request: PruneRequest, script: Script, *more: float) -> int:
-    """Sweep a list of ended records, page by page; a page ends at a score and a place in it."""
+    """Sweep a list of ended records in pages; a page ends at a score and an offset in it."""
     pruned, score, passed = 0, b"-inf", 0
     args: list[str | float] = [repr(request.before), *more, *request.flags]
     while pruned < request.limit:
@@ -123,8 +123,8 @@ async def _read_checkpoints(part: Partition, ids: Sequence[bytes]) -> list[_Body
     versions = [("HGET", part.keys("ckpt_meta", name), "version") for name in names]
     bodies = [("GET", part.keys("kept", name)) for name in names]
     replies = await part.client.many(part.keys, [*versions, *bodies])
-    found = zip(ids, replies[: len(ids)], replies[len(ids) :], strict=True)
-    return [(task_id, _bytes(version) or b"", _bytes(body)) for task_id, version, body in found]
+    triples = zip(ids, replies[: len(ids)], replies[len(ids) :], strict=True)
+    return [(task_id, _bytes(version) or b"", _bytes(body)) for task_id, version, body in triples]
 
 
 def _bytes(reply: Any) -> bytes | None:
@@ -132,7 +132,7 @@ def _bytes(reply: Any) -> bytes | None:
 
 
 def _kept_data(bodies: Iterable[_Body]) -> Iterable[bytes]:
-    """Yield the data that outlives its checkpoint: a task may still be rolled back."""
+    """Yield task, version and the data that outlives its checkpoint, for a later rollback."""
     for task_id, version, body in bodies:
         yield task_id
         yield version
@@ -142,9 +142,9 @@ def _kept_data(bodies: Iterable[_Body]) -> Iterable[bytes]:
 async def _tombstones(part: Partition, request: PruneRequest) -> int:
     before = repr(min(request.before, request.wall))
     if request.dry_run:
-        counted = ("ZCOUNT", part.keys("tombstones"), "-inf", f"({before}")
-        (found,) = await part.client.many(part.keys, [counted])
-        return min(int(found), request.limit)
+        command = ("ZCOUNT", part.keys("tombstones"), "-inf", f"({before}")
+        (count,) = await part.client.many(part.keys, [command])
+        return min(int(count), request.limit)
     pruned = 0
     while pruned < request.limit:
         wanted = min(BATCH, request.limit - pruned)
@@ -159,8 +159,11 @@ async def _tombstones(part: Partition, request: PruneRequest) -> int:
 
 
 async def _workers(part: Partition, request: PruneRequest, live: Collection[str] | None) -> int:
-    """Beats that count are those of the partition which hears them all: the others hear a worker
-    only while it holds a task of theirs."""
+    """Prune the workers without a recent beat, their consumers and their last claims.
+
+    Only the first partition stores all beats. The others store a worker's beats only while it
+    holds one of their tasks.
+    """
     before, claims = request.steady_before, await _last_claims(part)
     gone = await _older(part, "seen", before, 0, request.limit)
     if request.dry_run:
@@ -173,12 +176,12 @@ async def _workers(part: Partition, request: PruneRequest, live: Collection[str]
     for names in walks.pages(await _drained_strangers(part) if live is None else [], BATCH):
         await part.call(scripts.PRUNE_WORKERS, repr(before), *names)
     kept = await _consumers(part, await live_workers(part) if live is None else live)
-    await _forget_claims(part, {name: said for name, said in claims.items() if name not in kept})
+    await _forget_claims(part, {name: claim for name, claim in claims.items() if name not in kept})
     return forgotten if live is None else 0
 
 
 async def _drained_strangers(part: Partition) -> list[bytes]:
-    """Return workers to be drained that nobody knows: they left before they heard of it."""
+    """Return unknown workers with a drain switch: they left before they read it."""
     (fields,) = await part.client.many(part.keys, [("HKEYS", part.keys("switches"))])
     live, drain = await live_workers(part), f"{Switch.DRAIN} ".encode()
     names = [f.removeprefix(drain) for f in unless_foreign(fields) if f.startswith(drain)]
@@ -195,12 +198,12 @@ async def _consumers(part: Partition, live: Collection[str]) -> set[str]:
     for queue in queues:
         stream = keys.stream(queue.decode())
         try:
-            (found,) = await part.client.many(keys, [("XINFO", "CONSUMERS", stream, GROUP)])
+            (reply,) = await part.client.many(keys, [("XINFO", "CONSUMERS", stream, GROUP)])
         except StoreError:
-            continue  # nobody has read it yet
-        consumers = [dict(zip(one[::2], one[1::2], strict=True)) for one in found]
-        gone = [one[b"name"] for one in consumers if _is_gone(one, live)]
-        kept |= {one[b"name"].decode(errors="replace") for one in consumers} - {
+            continue  # no worker has read the stream yet
+        consumers = [dict(zip(consumer[::2], consumer[1::2], strict=True)) for consumer in reply]
+        gone = [consumer[b"name"] for consumer in consumers if _is_gone(consumer, live)]
+        kept |= {consumer[b"name"].decode(errors="replace") for consumer in consumers} - {
             name.decode(errors="replace") for name in gone
         }
         for names in walks.pages(gone, BATCH):
@@ -218,8 +221,8 @@ def _is_gone(consumer: dict[bytes, Any], live: Collection[str]) -> bool:
 
 async def _last_claims(part: Partition) -> dict[str, bytes]:
     """Return each worker's last claim, read before the consumers: later claims are not in it."""
-    (found,) = await part.client.many(part.keys, [("HGETALL", part.keys("claims"))])
-    claims = pairs_of(unless_foreign(found))
+    (reply,) = await part.client.many(part.keys, [("HGETALL", part.keys("claims"))])
+    claims = pairs_of(unless_foreign(reply))
     return {name.decode(errors="replace"): claim for name, claim in claims}
 
 
@@ -233,5 +236,5 @@ async def _forget_claims(part: Partition, claims: Mapping[str, bytes]) -> None:
 
 async def _older(part: Partition, kind: str, before: float, passed: int, limit: int) -> list[bytes]:
     page = ("ZRANGEBYSCORE", part.keys(kind), "-inf", f"({before!r}", "LIMIT", passed, limit)
-    (found,) = await part.client.many(part.keys, [page])
-    return list(found)
+    (reply,) = await part.client.many(part.keys, [page])
+    return list(reply)

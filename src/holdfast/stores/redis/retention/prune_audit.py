@@ -1,4 +1,4 @@
-"""The oldest links of the chain of audits go by age, and the chain hangs on the last of them."""
+"""Deletion of the oldest links of the audit chain by age; the last of them becomes its base."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def prune(parts: Partitions, *, older_than_seconds: float, limit: int, dry
 async def _seal_first(parts: Partitions, limit: int) -> int:
     try:
         return await seal(parts, limit)
-    except StoreFull:  # what was pruned may have made room for the next time
+    except StoreFull:  # the next time there may be room for them
         return 0
 
 
@@ -37,11 +37,11 @@ async def _prune(first: Partition, before: float, limit: int) -> int:
     while pruned < limit:
         wanted = min(PAGE, limit - pruned)
         ends, elements = await audit_chain.links(first, 0, wanted)
-        found = [audit_chain.link_of(element, 0) for element in elements]
-        old = _old(map(_time, found), before)
+        links = [audit_chain.link_of(element, 0) for element in elements]
+        old = _old(map(_time, links), before)
         if old:
-            base = found[old - 1].anchor
-            newest = max([ends.base_at or 0.0, *(link.entry.at for link in found[:old])])
+            base = links[old - 1].anchor
+            newest = max([ends.base_at or 0.0, *(link.entry.at for link in links[:old])])
             cleaned = f"{base.seq} {newest!r}"
             old = await first.call(
                 scripts.PRUNE_AUDIT, ends.base, audit_chain.text_of(base), old, cleaned
@@ -73,7 +73,7 @@ def _time(link: AuditLink) -> float | None:
 
 
 def _old(times: Iterable[float | None], before: float) -> int:
-    """Return how many of the first are old; an unreadable entry is as old as those around it."""
+    """Return how many of the first entries are old; an unreadable one goes with its neighbours."""
     old = 0
     for number, at in enumerate(times, 1):
         if at is not None and at >= before:

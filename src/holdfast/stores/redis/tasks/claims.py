@@ -1,6 +1,6 @@
 """A claim over all partitions: which are asked, in which order, and what a repeat is given.
 
-`claim_from` claims on one of them.
+`claim_from` claims from one partition.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _STARTS = pack({**START.to})
 
 
 class PartitionClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """The claim that a worker makes, for one partition or for all."""
+
     worker: str
     request: str
     queues: Sequence[str]
@@ -68,8 +70,13 @@ class Claims:
         if len(self._partitions) == 1 or not repeated:
             return []
         nothing_new = msgspec.structs.replace(claim, queues=())
-        found, _ = await try_all(claim_from(p, nothing_new, limit=0) for p in self._partitions)
-        return [one for some in found if not isinstance(some, StoreError) for one in some[0]]
+        results, _ = await try_all(claim_from(p, nothing_new, limit=0) for p in self._partitions)
+        return [
+            claimed
+            for result in results
+            if not isinstance(result, StoreError)
+            for claimed in result[0]
+        ]
 
     async def _claim(self, claim: PartitionClaim, limit: int) -> list[Claimed]:
         claimed: list[Claimed] = []
@@ -94,19 +101,19 @@ class Claims:
         return claimed
 
     async def _worth_asking(self, claim: PartitionClaim) -> list[tuple[Partition, Sequence[str]]]:
-        """Each queue in the partitions that have something in it, then the next queue."""
+        """Return each partition with its queues that have tasks, in the order of the queues."""
         if len(self._partitions) == 1:
             return [(self._partitions.first, claim.queues)]
-        rotated = self._partitions.beginning_at(claim.request)
+        rotated = self._partitions.rotated_from(claim.request)
         now = self._clock.steady()
-        if now - self._asked_all_at > ASK_ALL_SECONDS:  # counts follow; the queues are the truth
+        if now - self._asked_all_at > ASK_ALL_SECONDS:  # the counts may lag behind the queues
             self._asked_all_at = now
             return [(part, [queue]) for queue in claim.queues for part in rotated]
-        found, _ = await try_all(has_waiting(part, claim.queues) for part in rotated)
+        results, _ = await try_all(has_waiting(part, claim.queues) for part in rotated)
         return [
             (part, [queue])
             for n, queue in enumerate(claim.queues)
-            for part, waiting in zip(rotated, found, strict=True)
+            for part, waiting in zip(rotated, results, strict=True)
             if not isinstance(waiting, StoreError) and waiting[n]
         ]
 

@@ -36,8 +36,8 @@ from holdfast.stores.redis.partition import (
     Partition,
     Partitions,
     all_at_once,
+    fail_without_partition,
     gather_all,
-    nowhere,
     try_all,
     unless_failed,
 )
@@ -48,8 +48,8 @@ from holdfast.stores.redis.tasks.claims import Claims, PartitionClaim
 log = logging.getLogger("holdfast.stores.redis.store")
 
 INSERT_TRIES = 2
-RENEWALS = 100  # of one script
-BEAT_SHARE = 0.15  # of a lease: a worker beats at least every third of it
+RENEWALS = 100  # leases renewed by one script
+BEAT_SHARE = 0.15  # part of a lease; a worker beats at least every third of its lease
 
 T = TypeVar("T")
 
@@ -61,36 +61,36 @@ class RedisTasks:
         self._parts, self._claims, self._mender, self._url = parts, claims, mender, url
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
-        async def ask(part: Partition, some: list[Submission]) -> list[Insertion]:
-            return await insert(part, some, depth_limit)
+        async def ask(part: Partition, submissions: list[Submission]) -> list[Insertion]:
+            return await insert(part, submissions, depth_limit)
 
         return await self._parts.spread(
-            batch, lambda s: self._parts.with_task(s.task), ask, nowhere
+            batch, lambda s: self._parts.with_task(s.task), ask, fail_without_partition
         )
 
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
-        asked = PartitionClaim(
+        claim = PartitionClaim(
             worker=worker, request=request, queues=queues, lease_seconds=lease_seconds
         )
-        return await self._claims.claim(asked, limit)
+        return await self._claims.claim(claim, limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         def part_of(transition: Transition) -> Partition:
-            part = self._parts.with_any(transition.after)
+            part = self._parts.with_colocated_task(transition.after)
             return self._parts.with_follows(part, transition.follows)
 
-        return await self._parts.spread(batch, part_of, apply, nowhere)
+        return await self._parts.spread(batch, part_of, apply, fail_without_partition)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
-        async def ask(part: Partition, some: list[Renewal]) -> list[bool]:
-            """One that hangs must not keep the others' answers back for too long."""
+        async def ask(part: Partition, renewals: list[Renewal]) -> list[bool]:
+            """Renew on one partition; one that hangs must not delay the answers of the others."""
             try:
                 async with asyncio.timeout(lease_seconds * BEAT_SHARE if many else None):
-                    return await renew(part, beat, some, lease_seconds)
+                    return await renew(part, beat, renewals, lease_seconds)
             except TimeoutError:
                 raise StoreUnavailable(f"{part.keys.prefix} does not answer") from None
 
@@ -114,18 +114,18 @@ class RedisTasks:
         self, *, limit: int, count_crashes: bool, alone_from: int = SUSPECT_FROM
     ) -> int:
         parts = self._parts
-        found, missed = await try_all(
+        results, missed = await try_all(
             expire(part, limit, alone_from=alone_from if count_crashes else None) for part in parts
         )
         self._mender.begin()
         if missed is not None:
-            raise PartlyUnavailable(missed, found)
-        return sum(n for n in found if not isinstance(n, StoreError))
+            raise PartlyUnavailable(missed, results)
+        return sum(n for n in results if not isinstance(n, StoreError))
 
     async def promote(self, *, limit: int) -> Due:
-        found = await gather_all(promote(part, limit) for part in self._parts)
-        waits = [due.next_seconds for due in found if due.next_seconds is not None]
-        return Due(count=sum(due.count for due in found), next_seconds=min(waits, default=None))
+        results = await gather_all(promote(part, limit) for part in self._parts)
+        waits = [due.next_seconds for due in results if due.next_seconds is not None]
+        return Due(count=sum(due.count for due in results), next_seconds=min(waits, default=None))
 
 
 # -- submits
@@ -133,26 +133,27 @@ class RedisTasks:
 
 async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int) -> list[Insertion]:
     where = part.client.address.shown
-    packed = [submission.packed_submission(one) for one in batch]
-    found = await all_at_once(
-        _insert_in_time(part, some, depth_limit) for some in _parts(packed, BATCH)
+    packed = [submission.packed_submission(submitted) for submitted in batch]
+    answers = await all_at_once(
+        _insert_in_time(part, group, depth_limit) for group in _parts(packed, BATCH)
     )
     return unless_failed(
-        [submission.insertion_of(word, name.decode(), where) for word, name in found]
+        [submission.insertion_of(word, name.decode(), where) for word, name in answers]
     )
 
 
-async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: int) -> Any:
-    """Insert, unless the server comes to it only when we have given up.
+async def _insert_in_time(part: Partition, packed: Sequence[bytes], depth_limit: int) -> Any:
+    """Insert, unless the server runs the script only after the client has given up.
 
-    It may also be that the server's clock was set: then we learn the time and ask again.
+    The server's clock may have been set meanwhile. So after the first late answer the client
+    learns the server's time and asks again.
     """
     for _ in range(INSERT_TRIES):
         asked_at = part.steady()
-        found = await part.write(scripts.INSERT, depth_limit, part.gives_up(), *some)
-        if found[0] != b"late":
-            return found
-        part.learn_time(float(found[1]), asked_at)
+        answer = await part.write(scripts.INSERT, depth_limit, part.give_up_time(), *packed)
+        if answer[0] != b"late":
+            return answer
+        part.learn_time(float(answer[1]), asked_at)
     raise StoreUnavailable(
         f"{part.client.address.shown} answers too late: submit it again with the same key"
     )
@@ -163,19 +164,19 @@ async def _insert_in_time(part: Partition, some: Sequence[bytes], depth_limit: i
 
 async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
     tombstone, checkpoint = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
-    packed = [packed_transition(one, tombstone) for one in batch]
+    packed = [packed_transition(transition, tombstone) for transition in batch]
     answers = await all_at_once(
-        part.write(script, tombstone, checkpoint, *some) for script, some in _moves(batch, packed)
+        part.write(script, tombstone, checkpoint, *group) for script, group in _moves(batch, packed)
     )
-    return unless_failed([outcome_of(*one) for one in zip(batch, answers, strict=True)])
+    return unless_failed([outcome_of(*pair) for pair in zip(batch, answers, strict=True)])
 
 
 def _moves(
     batch: Sequence[Transition], packed: Sequence[bytes]
 ) -> Iterator[tuple[Script, Sequence[bytes]]]:
-    """Yield as much as one script takes; a task that follows is as much work as a transition."""
+    """Yield the batches of one script each; a follow-up task is as much work as a transition."""
     if not any(transition.follows for transition in batch):
-        yield from ((scripts.APPLY, some) for some in _parts(packed, MOVES))
+        yield from ((scripts.APPLY, group) for group in _parts(packed, MOVES))
         return
     start = weight = 0
     for end, transition in enumerate(batch):
@@ -193,13 +194,13 @@ async def renew(
     part: Partition, beat: Beat, batch: Sequence[Renewal], lease_seconds: float
 ) -> list[bool]:
     kept: list[bool] = []
-    said, lock_seconds = codec.encode(beat), part.terms.lock_seconds
-    for some in _parts(batch, RENEWALS) if batch else [batch]:
-        args = [text for renewal in some for text in packed_renewal(renewal)]
-        found = await part.call(
-            scripts.RENEW, beat.worker, said, lease_seconds, lock_seconds, *args
+    beat_json, lock_seconds = codec.encode(beat), part.terms.lock_seconds
+    for group in _parts(batch, RENEWALS) if batch else [batch]:
+        args = [text for renewal in group for text in packed_renewal(renewal)]
+        answers = await part.call(
+            scripts.RENEW, beat.worker, beat_json, lease_seconds, lock_seconds, *args
         )
-        kept += [bool(one) for one in found]
+        kept += [bool(answer) for answer in answers]
     return kept
 
 
@@ -208,34 +209,34 @@ async def leave(part: Partition, worker: str) -> None:
 
 
 async def expire(part: Partition, limit: int, *, alone_from: int | None) -> int:
-    """``alone_from`` None: no crash counts."""
-    taken = 0
+    """Take lapsed leases back; with ``alone_from`` None no crash is counted."""
+    total = 0
     for _ in range(-(-limit // MOVES)):
-        asked = min(limit - taken, MOVES)
+        batch_limit = min(limit - total, MOVES)
         counted = "" if alone_from is None else str(alone_from)
         asked_at = part.steady()
-        reply = by_name(await part.write(scripts.EXPIRE, asked, counted, _LOSES, LOSE.event))
+        reply = by_name(await part.write(scripts.EXPIRE, batch_limit, counted, _LOSES, LOSE.event))
         part.learn_time(float(reply["now"]), asked_at)
         if not reply["is_ours"]:
             await part.note_emptied()
         await set_aside(part, reply["unreadable"])
-        taken += reply["taken"]
-        if reply["taken"] + len(reply["unreadable"]) < asked:
+        total += reply["taken"]
+        if reply["taken"] + len(reply["unreadable"]) < batch_limit:
             break
-    return taken
+    return total
 
 
 async def promote(part: Partition, limit: int) -> Due:
     moved, following = 0, b""
     for _ in range(-(-limit // MOVES)):
-        asked = min(limit - moved, MOVES)
-        reply = by_name(await part.write(scripts.PROMOTE, asked, _DUES, DUE.event))
+        batch_limit = min(limit - moved, MOVES)
+        reply = by_name(await part.write(scripts.PROMOTE, batch_limit, _DUES, DUE.event))
         await set_aside(part, reply["unreadable"])
         moved, following = moved + reply["moved"], reply["wait"]
-        if reply["moved"] + len(reply["unreadable"]) < asked:
+        if reply["moved"] + len(reply["unreadable"]) < batch_limit:
             break
     return Due(count=moved, next_seconds=max(0.0, float(following)) if following else None)
 
 
-def _parts(batch: Sequence[T], size: int) -> Iterable[Sequence[T]]:
-    return (batch[start : start + size] for start in range(0, len(batch), size))
+def _parts(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

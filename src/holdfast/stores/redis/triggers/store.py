@@ -43,9 +43,9 @@ from holdfast.stores.redis.partition import (
 )
 from holdfast.stores.triggers import StoredTriggers, TriggerFilter
 
-CHANGES = 16  # of one script
-SUBMITS = 50  # of one script, but for a change that alone has more
-LEASES = 50  # of one script
+CHANGES = 16  # changes written by one script
+SUBMITS = 50  # tasks inserted by one script, unless a single change has more
+LEASES = 50  # leases given out by one script
 
 log = logging.getLogger("holdfast.stores.redis.trigger_verbs")
 
@@ -65,11 +65,12 @@ class RedisTriggers(StoredTriggers):
         return self._parts.of_trigger(trigger_id)
 
     def _check_id(self, trigger_id: str) -> None:
-        """Check the name in an id: the partition is no part of the name that was given."""
+        """Check the name in an id, which is the id without the number of the partition."""
         named = len(self._parts) > 1 and self._parts.of_trigger(trigger_id) is not None
         names.check("trigger", trigger_id.rpartition(".p")[0] if named else trigger_id)
 
-    def _at_home(self, trigger: Trigger) -> Partition:
+    def _checked_partition(self, trigger: Trigger) -> Partition:
+        """Return the trigger's partition; raise `InvalidInput` if its tenant puts it elsewhere."""
         part = self._part(trigger.id)
         of_tenant = trigger.tenant and self._parts.of_tenant(trigger.tenant)
         if part is None or (of_tenant and of_tenant is not part):
@@ -79,10 +80,10 @@ class RedisTriggers(StoredTriggers):
         return part
 
     def _check(self, change: TriggerChange) -> None:
-        """Check, too, that the tasks live where their trigger does: all go in in one step."""
+        """Check, too, that the tasks are in the trigger's partition: one step writes them all."""
         super()._check(change)
         if change.write is TriggerWrite.COMPARE and change.before.version == 0:
-            self._at_home(change.after)
+            self._checked_partition(change.after)
         part = self._part(change.after.id)
         for submitted in change.submissions:
             if self._parts.with_task(submitted.task) is not part:
@@ -114,8 +115,8 @@ class RedisTriggers(StoredTriggers):
     async def _compare_and_write(
         self, batch: Sequence[TriggerChange], depth_limit: int
     ) -> list[TriggerOutcome]:
-        async def ask(part: Partition, some: list[TriggerChange]) -> list[TriggerOutcome]:
-            return await apply(part, some, depth_limit)
+        async def ask(part: Partition, changes: list[TriggerChange]) -> list[TriggerOutcome]:
+            return await apply(part, changes, depth_limit)
 
         return await self._parts.spread(
             batch, lambda change: self._part(change.after.id), ask, lambda _: TriggerStale(None)
@@ -124,7 +125,7 @@ class RedisTriggers(StoredTriggers):
     async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
         trigger = change.after
         if change.write is TriggerWrite.SAVE:
-            return Changed(await save(self._at_home(trigger), trigger))
+            return Changed(await save(self._checked_partition(trigger), trigger))
         part = self._part(trigger.id)
         removed = part is not None and await part.write(scripts.TRIGGER_REMOVE, trigger.id)
         return Changed(trigger) if removed else TriggerStale(None)
@@ -149,7 +150,7 @@ class RedisTriggers(StoredTriggers):
 
     async def _find_due(self, due_by: float, limit: int) -> list[Trigger]:
         lists = await gather_all(find_due(part, due_by, limit) for part in self._parts)
-        return sorted((trigger for some in lists for trigger in some), key=_by_time)[:limit]
+        return sorted((trigger for triggers in lists for trigger in triggers), key=_by_time)[:limit]
 
 
 def _by_time(trigger: Trigger) -> tuple[float, str]:
@@ -171,6 +172,8 @@ class _PackedTrigger(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class _PackedChange(_PackedTrigger, omit_defaults=True, gc=False, kw_only=True):
+    """A change of a trigger, for trigger_apply.lua."""
+
     expects: str
     request: str
     tasks: list[msgspec.Raw]
@@ -202,24 +205,24 @@ async def save(part: Partition, trigger: Trigger) -> Trigger:
     saved, written = plan_trigger_hash.write_trigger(trigger)
     packed = _PackedTrigger(trigger.id, str(trigger.version), written.fields, written.gone)
     _place(packed, saved)
-    word, found = await part.write(scripts.TRIGGER_SAVE, pack(packed))
+    word, reply = await part.write(scripts.TRIGGER_SAVE, pack(packed))
     if word != b"saved":
-        raise faults.foreign([found.decode()], part.client.address.shown)
-    return replace(saved, version=int(found))
+        raise faults.foreign([reply.decode()], part.client.address.shown)
+    return replace(saved, version=int(reply))
 
 
 async def acquire_lease(
     part: Partition, trigger_id: str, owner: str, lease_seconds: float
 ) -> Trigger | None:
-    found = await part.write(scripts.TRIGGER_LEASE, trigger_id, owner, lease_seconds, WAITS)
-    if found is None:
+    reply = await part.write(scripts.TRIGGER_LEASE, trigger_id, owner, lease_seconds, WAITS)
+    if reply is None:
         return None
-    if isinstance(found, bytes):
-        raise SerialisationError(f"trigger {trigger_id}: {found.decode(errors='replace')}")
+    if isinstance(reply, bytes):
+        raise SerialisationError(f"trigger {trigger_id}: {reply.decode(errors='replace')}")
     try:
-        return _read(*found)
+        return _read(*reply)
     except SerialisationError:
-        await _set_aside(part, [found])
+        await _set_aside(part, [reply])
         raise
 
 
@@ -246,34 +249,34 @@ async def find_due_times(part: Partition, upto: float | None, limit: int) -> Due
 
 async def find_due(part: Partition, upto: float, limit: int) -> list[Trigger]:
     reply = by_name(await part.call(scripts.TRIGGER_DUE, _ms(upto), limit, WAITS, "1"))
-    return [trigger for one in reply["due"] if (trigger := _or_none(*one)) is not None]
+    return [trigger for pair in reply["due"] if (trigger := _or_none(*pair)) is not None]
 
 
-async def _readable(part: Partition, found: Sequence[Any]) -> list[Trigger]:
+async def _readable(part: Partition, handed_out: Sequence[Any]) -> list[Trigger]:
     read, unreadable = [], []
-    for one in found:
-        if (trigger := _or_none(*one)) is not None:
+    for pair in handed_out:
+        if (trigger := _or_none(*pair)) is not None:
             read.append(trigger)
         else:
-            unreadable.append(one)
+            unreadable.append(pair)
     if unreadable:
         await _set_aside(part, unreadable)
     return read
 
 
-async def _set_aside(part: Partition, found: Sequence[Any]) -> None:
+async def _set_aside(part: Partition, pairs: Sequence[Any]) -> None:
     """Take unreadable triggers out of the lists of what is due; the doctor reports them."""
-    versions = [(name, dict(pairs_of(fields)).get(b"version", b"")) for name, fields in found]
+    versions = [(name, dict(pairs_of(fields)).get(b"version", b"")) for name, fields in pairs]
     await part.write(scripts.TRIGGER_SET_ASIDE, *(word for pair in versions for word in pair))
 
 
 def _warn_set_aside(wrong: Sequence[tuple[bytes, bytes]]) -> None:
-    for name, says in wrong:
-        if says:
+    for name, message in wrong:
+        if message:
             log.warning(
                 "trigger %s cannot be read and is set aside; see `holdfast doctor`: %s",
                 name.decode(errors="replace"),
-                says.decode(errors="replace"),
+                message.decode(errors="replace"),
             )
 
 
@@ -297,15 +300,15 @@ async def apply(
 ) -> list[TriggerOutcome]:
     """Apply changes.
 
-    Changes that make tasks may be refused when the memory is full, the others get through, so no
-    script has both.
+    When the memory is full, the server refuses changes that insert tasks and accepts the others,
+    so no script has both.
     """
     where = part.client.address.shown
     changed = [plan_trigger_hash.write_trigger(change.after) for change in batch]
     packed = [_pack_change(change, *made) for change, made in zip(batch, changed, strict=True)]
     answers: list[Any] = await all_at_once(
-        part.write(scripts.TRIGGER_APPLY, depth_limit, "1" if makes_tasks else "0", *some)
-        for makes_tasks, some in _groups(batch, packed)
+        part.write(scripts.TRIGGER_APPLY, depth_limit, "1" if makes_tasks else "0", *changes)
+        for makes_tasks, changes in _groups(batch, packed)
     )
     return unless_failed(
         [
@@ -325,7 +328,9 @@ def _pack_change(
         gone=written.gone,
         expects=str(change.before.version),
         request=after.request,
-        tasks=[msgspec.Raw(submission.packed_submission(one)) for one in change.submissions],
+        tasks=[
+            msgspec.Raw(submission.packed_submission(submitted)) for submitted in change.submissions
+        ],
         unless=change.unless_unfinished,
         audit=codec.encode(change.audit).decode() if change.audit else None,
         last=bool(change.submissions) and after.last_task == change.submissions[-1].task.id,
@@ -339,37 +344,37 @@ def _groups(
 ) -> Iterator[tuple[bool, list[bytes]]]:
     pairs = zip(batch, packed, strict=True)
     for makes_tasks, run in groupby(pairs, key=lambda pair: bool(pair[0].submissions)):
-        some: list[bytes] = []
+        group: list[bytes] = []
         submits = 0
-        for change, one in run:
-            full = len(some) == CHANGES or submits + len(change.submissions) > SUBMITS
-            if some and full:
-                yield makes_tasks, some
-                some, submits = [], 0
-            some.append(one)
+        for change, body in run:
+            full = len(group) == CHANGES or submits + len(change.submissions) > SUBMITS
+            if group and full:
+                yield makes_tasks, group
+                group, submits = [], 0
+            group.append(body)
             submits += len(change.submissions)
-        yield makes_tasks, some
+        yield makes_tasks, group
 
 
 def _outcome(
-    change: TriggerChange, where: str, word: bytes, found: Any
+    change: TriggerChange, where: str, word: bytes, reply: Any
 ) -> TriggerOutcome | StoreError:
     match word:
         case b"changed":
-            answers = [submission.insertion_of(word, name.decode(), where) for word, name in found]
-            tasks = [one for one in answers if not isinstance(one, StoreError)]
+            answers = [submission.insertion_of(word, name.decode(), where) for word, name in reply]
+            tasks = [answer for answer in answers if not isinstance(answer, StoreError)]
             return Changed(with_last_task(change, tasks), tuple(tasks))
         case b"overlapping":
-            return Overlapping(found.decode())
+            return Overlapping(reply.decode())
         case b"full" | b"shut":
-            return NoRoom(found.decode())
+            return NoRoom(reply.decode())
         case b"foreign":
-            return faults.foreign([found.decode()], where)
+            return faults.foreign([reply.decode()], where)
     try:
-        there = _read(change.after.id.encode(), found) if found else None
+        stored = _read(change.after.id.encode(), reply) if reply else None
     except SerialisationError as error:
         return error
-    return Changed(there) if there and word == b"repeated" else TriggerStale(there)
+    return Changed(stored) if stored and word == b"repeated" else TriggerStale(stored)
 
 
 # -- reads
@@ -396,7 +401,7 @@ async def load_page(
     async def walk(after: str | None, count: int) -> list[str]:
         start = "-" if after is None else f"({after}"
         command = ("ZRANGE", ids, start, "+", "BYLEX", "LIMIT", 0, count)
-        (found,) = await part.client.many(part.keys, [command])
-        return [name.decode(errors="replace") for name in unless_foreign(found)]
+        (reply,) = await part.client.many(part.keys, [command])
+        return [name.decode(errors="replace") for name in unless_foreign(reply)]
 
     return await leaf(walk, lambda names: load(part, names), where.matches, limit, cursor)

@@ -17,17 +17,17 @@ from holdfast.stores.redis.encoding import stage_timings
 from holdfast.stores.redis.encoding.record import readable
 from holdfast.stores.redis.partition import Partition
 
-OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, and no places
+OTHERS = frozenset({"locks", "checkpoints"})  # counted by queue, but not places
 
 
 async def stats(part: Partition) -> Stats:
     reply = by_name(await part.call(scripts.STATS, *Status))
     by_queue: defaultdict[str, Counter[Place]] = defaultdict(Counter)
-    others: Counter[str] = Counter()
+    other_counts: Counter[str] = Counter()
     for field, count in _counter_of(reply["counts"]).items():
         queue, _, place = field.rpartition(" ")
         if place in OTHERS:
-            others[place] += count
+            other_counts[place] += count
         elif count:
             by_queue[queue][Place(place)] = count
     waiting = [queue for queue, places in by_queue.items() if places[Place.READY] > 0]
@@ -39,8 +39,8 @@ async def stats(part: Partition) -> Stats:
         refused=_counter_of(reply["refused"]),
         heads=await _heads(part, waiting),
         now=float(reply["now"]),
-        checkpoints=max(0, others["checkpoints"]),
-        locks=max(0, others["locks"]),
+        checkpoints=max(0, other_counts["checkpoints"]),
+        locks=max(0, other_counts["locks"]),
         timings=tuple(stage_timings.timings_of(_counter_of(reply["durations"]))),
         late_seconds=late({kind: float(waits[kind]) if waits[kind] else None for kind in Awaited}),
     )
@@ -51,7 +51,7 @@ def _counter_of(reply: Sequence[bytes]) -> Counter[str]:
 
 
 def _moves(counted: Counter[str]) -> Iterator[Moves]:
-    """Yield the moves; fields of two words are older than the counts by queue and type."""
+    """Yield the moves; a field of two words was written before moves had queue and type."""
     for field, count in counted.items():
         before, after, *more = field.split(" ")
         if more[-1:] == ["us"] and len(more) != len(("queue", "type")):
@@ -70,8 +70,8 @@ def _moves(counted: Counter[str]) -> Iterator[Moves]:
 async def _heads(part: Partition, queues: Sequence[str]) -> dict[str, Task]:
     answers = await part.call_in_batches(scripts.FIRST_IN_QUEUE, queues)
     heads = {}
-    for queue, found in zip(queues, answers, strict=True):
-        reply = by_name(found or ())
+    for queue, answer in zip(queues, answers, strict=True):
+        reply = by_name(answer or ())
         task = readable(reply["id"].decode(), reply) if reply else None
         if task is not None:
             heads[queue] = task
@@ -99,7 +99,7 @@ def merge_stats(parts: Sequence[Stats]) -> Stats:
         now=max(part.now for part in parts),
         checkpoints=sum(part.checkpoints for part in parts),
         locks=sum(part.locks for part in parts),
-        timings=stage_timings.merge_timings(one for part in parts for one in part.timings),
+        timings=stage_timings.merge_timings(timing for part in parts for timing in part.timings),
         late_seconds={
             kind: max(part.late_seconds.get(kind, 0.0) for part in parts)
             for kind in Awaited

@@ -18,10 +18,10 @@ CAUSES_MAX = 10_000  # of one partition, the most frequent; a program has far fe
 
 
 async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
-    """Return the most frequent groups; only these are read, by the counts of all partitions."""
+    """Return the most frequent groups; the counts of all partitions decide which are read."""
     counts: Counter[str] = Counter()
-    for some in await gather_all(_counts(part) for part in parts):
-        counts.update(some)
+    for counted in await gather_all(_counts(part) for part in parts):
+        counts.update(counted)
     ranked = sorted(counts, key=lambda cause: (-counts[cause], cause))[: max(0, limit)]
     merged: dict[str, ErrorGroup] = {}
     for group in chain.from_iterable(await gather_all(_groups(part, ranked) for part in parts)):
@@ -47,6 +47,6 @@ async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup]:
     ]
 
 
-def _merge(one: ErrorGroup, other: ErrorGroup) -> ErrorGroup:
-    newest = max(one.newest, other.newest, key=lambda task: task.id)
-    return replace(one, count=one.count + other.count, newest=newest)
+def _merge(known: ErrorGroup, more: ErrorGroup) -> ErrorGroup:
+    newest = max(known.newest, more.newest, key=lambda task: task.id)
+    return replace(known, count=known.count + more.count, newest=newest)

@@ -1,7 +1,7 @@
-"""Finding tasks by filter: the narrowest index is walked, the rest is compared on the way.
+"""Finding tasks by filter: a walk through the narrowest index compares the other conditions.
 
 Pages are in the order of ids, in every index and in every partition, so a cursor is the last id
-that was looked at, wherever the next page is taken from.
+that was compared, whichever index the next page comes from.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from holdfast.stores.redis.due_merge import LOOK_LIMIT, Leaf, one_page
 from holdfast.stores.redis.encoding.record import DEFAULTS, from_iso, loaded_task
 from holdfast.stores.redis.partition import BATCH, Partition
 
-AT_ONCE = 250  # of them, where most do not match, or a page is long
-DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches are not rare
-ROUNDING_SECONDS = 0.00001  # records tell the time in microseconds, the index as it came
+AT_ONCE = 250  # ids of one step, if few of them match or the page is long
+DATED_LIMIT = 50_000  # ids of a time span that are sorted; with more, matches are not rare
+ROUNDING_SECONDS = 0.00001  # records hold microseconds, the index the exact time
 EVER = float("inf")
 
 _TIMES = ("updatedAt", "createdAt")
 
-Walk = Callable[[str | None, int], Awaitable[list[str]]]  # so many ids below one, greatest first
+# Takes an id and a count, and returns the ids below it, the greatest first.
+Walk = Callable[[str | None, int], Awaitable[list[str]]]
 
 
 async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -> Page:
     look_limit = max(limit + 1, LOOK_LIMIT)
     walk = await _narrowest(part, where, cursor)
-    found: list[Task] = []
+    tasks: list[Task] = []
     seen = 0
     while seen < look_limit:
-        rare = 2 * len(found) < seen
-        wanted = max(BATCH, limit + 1 - len(found))  # one more tells whether there is a next page
+        rare = 2 * len(tasks) < seen
+        wanted = max(BATCH, limit + 1 - len(tasks))  # one more tells whether there is a next page
         count = min(AT_ONCE if rare else wanted, AT_ONCE, look_limit - seen)
         ids = await walk(cursor, count)
         likely = await _sift_ids(part, ids, where) if rare else ids
@@ -43,17 +44,17 @@ async def find(part: Partition, where: Filter, limit: int, cursor: str | None) -
         for task_id, reply in zip(likely, replies, strict=True):
             task = loaded_task(task_id, reply)
             if task is not None and where.matches(task):
-                if len(found) == limit:
-                    return Page(tasks=tuple(found), cursor=found[-1].id)
-                found.append(task)
+                if len(tasks) == limit:
+                    return Page(tasks=tuple(tasks), cursor=tasks[-1].id)
+                tasks.append(task)
         if len(ids) < count:
-            return Page(tasks=tuple(found), cursor=None)
+            return Page(tasks=tuple(tasks), cursor=None)
         seen, cursor = seen + len(ids), ids[-1]
-    return Page(tasks=tuple(found), cursor=cursor)
+    return Page(tasks=tuple(tasks), cursor=cursor)
 
 
 async def _sift_ids(part: Partition, ids: Sequence[str], where: Filter) -> list[str]:
-    """Return the ids that may match, by the fields asked for: a whole record costs much more."""
+    """Return the ids whose filtered fields may match: reading whole records costs much more."""
     right = _right_values(where)
     fields = (*right, *_TIMES) if _is_spanned(where) else tuple(right)
     commands = [("HMGET", part.keys("task", task_id), *fields) for task_id in ids]
@@ -62,9 +63,9 @@ async def _sift_ids(part: Partition, ids: Sequence[str], where: Filter) -> list[
     return [
         task_id
         for task_id, reply in zip(ids, replies, strict=True)
-        if isinstance(reply, Exception)  # what cannot be read is told when it is loaded
+        if isinstance(reply, Exception)  # loading it logs that it cannot be read
         or (
-            all(value in some for value, some in zip(reply, values, strict=False))
+            all(value in matching for value, matching in zip(reply, values, strict=False))
             and _may_be_in_time(reply[len(values) :], where)
         )
     ]
@@ -92,7 +93,7 @@ def _bytes(text: str) -> bytes | None:
 
 
 def _may_be_in_time(texts: Sequence[bytes | None], where: Filter) -> bool:
-    text = next((text for text in texts if text), None)  # of its last change, or of its birth
+    text = next((text for text in texts if text), None)  # of its last change, else of its submit
     if text is None:
         return True
     try:
@@ -132,8 +133,8 @@ async def _size(part: Partition, names: Sequence[str]) -> int:
 def _by_id(part: Partition, names: Sequence[str]) -> Walk:
     async def walk(below: str | None, count: int) -> list[str]:
         start = "+" if below is None else f"({below}"
-        found = await part.call(scripts.NEWEST_IDS, start, count, *names)
-        ids = {task_id for some in found for task_id in some}
+        pages = await part.call(scripts.NEWEST_IDS, start, count, *names)
+        ids = {task_id for page in pages for task_id in page}
         return [task_id.decode() for task_id in sorted(ids, reverse=True)[:count]]
 
     return walk
@@ -159,20 +160,20 @@ def _span(where: Filter) -> tuple[str, str]:
 
 async def _count_dated(part: Partition, where: Filter) -> int:
     command = ("ZCOUNT", part.keys("suspended"), *_span(where))
-    [found] = await part.client.many(part.keys, [command])
-    return int(unless_foreign(found))
+    [reply] = await part.client.many(part.keys, [command])
+    return int(unless_foreign(reply))
 
 
 async def _by_time(part: Partition, where: Filter, cursor: str | None) -> Walk:
     limit = ("LIMIT", 0, DATED_LIMIT)
     command = ("ZRANGEBYSCORE", part.keys("suspended"), *_span(where), *limit)
-    [found] = await part.client.many(part.keys, [command])
-    ids = sorted((task_id.decode() for task_id in unless_foreign(found)), reverse=True)
-    rest = (task_id for task_id in ids if cursor is None or task_id < cursor)
+    [reply] = await part.client.many(part.keys, [command])
+    ids = sorted((task_id.decode() for task_id in unless_foreign(reply)), reverse=True)
+    remaining = (task_id for task_id in ids if cursor is None or task_id < cursor)
 
     async def walk(below: str | None, count: int) -> list[str]:
-        del below  # it goes on where it was
-        return list(islice(rest, count))
+        del below  # the iterator keeps its position
+        return list(islice(remaining, count))
 
     return walk
 

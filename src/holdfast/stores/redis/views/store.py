@@ -25,7 +25,12 @@ from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Reply, by_name, pairs_of, unless_foreign
 from holdfast.stores.redis.encoding import claim, event_log, record
 from holdfast.stores.redis.encoding.submission import created_events
-from holdfast.stores.redis.partition import Partition, Partitions, gather_all, nowhere
+from holdfast.stores.redis.partition import (
+    Partition,
+    Partitions,
+    fail_without_partition,
+    gather_all,
+)
 from holdfast.stores.redis.views import counts, error_groups, find
 
 log = logging.getLogger("holdfast.stores.redis.reads")
@@ -55,10 +60,10 @@ class RedisViews:
         return find.merge_pages(pages, limit)
 
     async def tenants(self, names: Sequence[str], *, line_limit: int = 0) -> Sequence[TenantView]:
-        async def ask(part: Partition, some: list[str]) -> list[TenantView]:
-            return await tenants(part, some, line_limit)
+        async def ask(part: Partition, part_names: list[str]) -> list[TenantView]:
+            return await tenants(part, part_names, line_limit)
 
-        return await self._parts.spread(names, self._parts.of_tenant, ask, nowhere)
+        return await self._parts.spread(names, self._parts.of_tenant, ask, fail_without_partition)
 
     async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
         return await workers(self._parts.first, live_within_seconds)
@@ -75,19 +80,21 @@ class RedisViews:
 
 async def load(part: Partition, ids: Sequence[str]) -> list[Task | None]:
     answers = await part.call_in_batches(scripts.LOAD, ids)
-    return [record.loaded_task(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+    return [
+        record.loaded_task(task_id, answer) for task_id, answer in zip(ids, answers, strict=True)
+    ]
 
 
 async def peek(part: Partition, ids: Sequence[str]) -> list[Peek | None]:
     answers = await part.call_in_batches(scripts.PEEK, ids)
-    return [_peek_reply(task_id, found) for task_id, found in zip(ids, answers, strict=True)]
+    return [_peek_reply(task_id, answer) for task_id, answer in zip(ids, answers, strict=True)]
 
 
-def _peek_reply(task_id: str, found: Any) -> Peek | None:
-    if found is None:
+def _peek_reply(task_id: str, answer: Any) -> Peek | None:
+    if answer is None:
         return None
     try:
-        reply = by_name(found)
+        reply = by_name(answer)
         if "wrong" in reply:
             raise ValueError(reply["wrong"].decode(errors="replace"))
         failure, reason = reply["failure"], reply["reason"]
@@ -104,10 +111,10 @@ def _peek_reply(task_id: str, found: Any) -> Peek | None:
 
 
 async def detail(part: Partition, task_id: str) -> Detail | None:
-    found = await part.call(scripts.DETAIL, task_id)
-    if found is None:
+    answer = await part.call(scripts.DETAIL, task_id)
+    if answer is None:
         return None
-    reply = by_name(found)
+    reply = by_name(answer)
     task = record.readable(task_id, reply)
     if task is None:
         return None
@@ -128,13 +135,13 @@ async def detail(part: Partition, task_id: str) -> Detail | None:
 
 
 def _stages(pairs: list[bytes] | None, fields: record.Fields) -> tuple[StageRecord, ...]:
-    return codec.or_none(lambda found: record.decode_stages(found, fields), pairs or []) or ()
+    return codec.or_none(lambda stages: record.decode_stages(stages, fields), pairs or []) or ()
 
 
-def _events(task: Task, found: Sequence[bytes]) -> Iterator[Event]:
-    if not found or not found[0].startswith(b"1\n"):
+def _events(task: Task, elements: Sequence[bytes]) -> Iterator[Event]:
+    if not elements or not elements[0].startswith(b"1\n"):
         yield from created_events(task)
-    for element in found:
+    for element in elements:
         try:
             yield from event_log.decode_events(task.id, element)
         except SerialisationError as error:
@@ -142,10 +149,10 @@ def _events(task: Task, found: Sequence[bytes]) -> Iterator[Event]:
 
 
 async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
-    found = await part.call(scripts.CHECKPOINT, task_id)
-    if found is None:
+    answer = await part.call(scripts.CHECKPOINT, task_id)
+    if answer is None:
         return None
-    reply = by_name(found)
+    reply = by_name(answer)
     stages = _stages(reply["stages"], {})
     durations = {stage.name: round(stage.duration_seconds * 1000) for stage in stages}
     return replace(ckpt.decode(reply["checkpoint"]), stage_durations=durations)
@@ -156,7 +163,7 @@ async def checkpoint(part: Partition, task_id: str) -> Checkpoint | None:
 
 async def tenants(part: Partition, names: Sequence[str], line_limit: int) -> list[TenantView]:
     answers = await part.call_in_batches(scripts.TENANTS, names)
-    views = [_tenant(name, by_name(found)) for name, found in zip(names, answers, strict=True)]
+    views = [_tenant(name, by_name(answer)) for name, answer in zip(names, answers, strict=True)]
     if line_limit < 1:
         return views
     commands = [("ZRANGE", part.keys("line", name), 0, line_limit - 1) for name in names]

@@ -1,4 +1,4 @@
-"""Walks through all that a partition holds, in pages that do not hold up the server."""
+"""Walks through all keys of a partition, in pages that do not block the server for long."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from holdfast.stores.redis.keys import GROUP, TEMPLATES
 from holdfast.stores.redis.partition import Partition
 
 PAGE = 100
-PAUSE_MAX_SECONDS = 5.0  # this process may have stood still
+PAUSE_MAX_SECONDS = 5.0  # if this process was suspended, the page took very long
 
-# The longest first: index:tenant: before index:, ckpt:meta: before ckpt:, plan:ID:events before
-# plan:ID.
+# The longest templates come first: index:tenant: before index:, ckpt:meta: before ckpt:,
+# plan:ID:events before plan:ID.
 _KINDS: Sequence[tuple[str, str, str, str]] = [
     (kind, *template.partition("{}"))
     for kind, template in sorted(TEMPLATES.items(), key=lambda item: -len(item[1]))
@@ -27,11 +27,11 @@ Pace = Callable[[], Awaitable[None]]  # called after each page
 
 
 async def at_once() -> None:
-    """Go on at once: somebody waits for the answer."""
+    """Do not pause between pages: a caller waits for the answer."""
 
 
 def half_of_the_time(steady: Callable[[], float]) -> Pace:
-    """Return a pace that waits as long as the page took: workers go first."""
+    """Return a pace that pauses for as long as the page took, so that workers go first."""
     since = steady()
 
     async def pace() -> None:
@@ -47,14 +47,14 @@ def pages(names: Sequence[T], size: int) -> Iterable[Sequence[T]]:
 
 
 async def names(part: Partition) -> AsyncIterator[Sequence[tuple[str, str]]]:
-    """Yield pages of keys: the kind of each, and whose it is. A key may come twice."""
+    """Yield pages of keys as pairs of kind and name part. A key may come twice."""
     prefix = f"{part.keys.prefix}:"
     pattern = escape_pattern(prefix) + "*"
     cursor = b"0"
     while True:
         scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE * 5)
-        ((cursor, found),) = await part.client.many(part.keys, [scan])
-        yield [kind_of(name.decode(errors="replace")[len(prefix) :]) for name in found]
+        ((cursor, keys),) = await part.client.many(part.keys, [scan])
+        yield [kind_of(name.decode(errors="replace")[len(prefix) :]) for name in keys]
         if cursor == b"0":
             return
 
@@ -74,16 +74,16 @@ def kind_of(name: str) -> tuple[str, str]:
 
 
 async def members(part: Partition, key: str, scan: str) -> AsyncIterator[Sequence[bytes]]:
-    """Yield pages of a sorted set (ZSCAN) or a set (SSCAN); none of a key of another type."""
+    """Yield pages of a sorted set (ZSCAN) or a set (SSCAN); none if the key has another type."""
     cursor, step = b"0", 2 if scan == "ZSCAN" else 1
     while True:
         command = (scan, key, cursor, "COUNT", PAGE)
         (reply,) = await part.client.many(part.keys, [command])
         if isinstance(reply, Exception):
             return
-        cursor, found = reply
-        for start in range(0, len(found), PAGE * step):
-            yield found[start : start + PAGE * step : step]
+        cursor, page = reply
+        for start in range(0, len(page), PAGE * step):
+            yield page[start : start + PAGE * step : step]
         if cursor == b"0":
             return
 
@@ -92,11 +92,11 @@ async def entries(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]
     start = "-"
     while True:
         command = ("XRANGE", stream, start, "+", "COUNT", PAGE)
-        (found,) = await part.client.many(part.keys, [command])
-        if isinstance(found, Exception) or not found:
+        (page,) = await part.client.many(part.keys, [command])
+        if isinstance(page, Exception) or not page:
             return
-        yield [entry for entry, _ in found]
-        start = f"({found[-1][0].decode()}"
+        yield [entry for entry, _ in page]
+        start = f"({page[-1][0].decode()}"
 
 
 async def pending(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]]:
@@ -104,17 +104,17 @@ async def pending(part: Partition, stream: str) -> AsyncIterator[Sequence[bytes]
     while True:
         command = ("XPENDING", stream, GROUP, start, "+", PAGE)
         try:
-            (found,) = await part.client.many(part.keys, [command])
+            (page,) = await part.client.many(part.keys, [command])
         except StoreError:
-            return  # nobody has read it yet
-        if isinstance(found, Exception) or not found:
+            return  # no worker has read the stream yet
+        if isinstance(page, Exception) or not page:
             return
-        yield [entry for entry, *_ in found]
-        start = f"({found[-1][0].decode()}"
+        yield [entry for entry, *_ in page]
+        start = f"({page[-1][0].decode()}"
 
 
 async def tasks_of(part: Partition, stream: str, of: Sequence[bytes]) -> list[bytes]:
-    """Return the tasks that entries name; empty for an entry that is gone."""
+    """Return the task that each entry names; empty for an entry that is gone."""
     replies = await part.client.many(part.keys, [("XRANGE", stream, e, e) for e in of])
     return [_task_named(reply) for reply in replies]
 
