@@ -2,7 +2,7 @@
 --
 -- A holder sends what it knows of the record (`was`): while its version and its lease are on it, the
 -- record is that, and need not be read.
--- uses: lists numbers server foreign_keys full_memory record request_log time write_checkpoint
+-- uses: lists numbers server foreign_keys full_memory record request_log time write_bodies
 --   write_batch burial error_index event_log queue_entry status_index tenant_lock
 --   transition_counts departure tenant_queue
 -- keys: by_error ckpt ckpt_meta kept key_of leases payload retry saved settled stages suspended
