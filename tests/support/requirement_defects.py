@@ -131,8 +131,8 @@ DEFECTS = (
     Defect(
         "P14",
         "src/holdfast/stores/sqlite/admin/audit.py",
-        "    if found and not dry_run:\n",
-        "    if found:\n",
+        "    if outdated and not dry_run:\n",
+        "    if outdated:\n",
         "tests/cli/test_reads.py::test_a_dry_run_counts_and_deletes_nothing",
     ),
     Defect(

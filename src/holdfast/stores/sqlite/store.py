@@ -35,7 +35,10 @@ log = logging.getLogger("holdfast.stores.sqlite.store")
 
 
 class SqliteStore(SinglePartition):
-    """``boot_id`` names the machine's present start; tests give one to play a restart."""
+    """A store in an SQLite file.
+
+    ``boot_id`` names the machine's present start; tests pass one to simulate a restart.
+    """
 
     durable = True
 
@@ -106,7 +109,7 @@ class SqliteStore(SinglePartition):
         await asyncio.to_thread(self._close, opened)
 
     async def detach(self) -> None:
-        """Nothing belongs to a loop."""
+        """Do nothing: no connection belongs to an event loop."""
 
     def _close(self, opened: Open) -> None:
         if not opened.writer.close(timeout=CLOSE_SECONDS):
@@ -133,7 +136,9 @@ class SqliteStore(SinglePartition):
         """Copy the store as it is now into a new file, while everything goes on."""
         opened = self._open_here()
         copying = Copying(self.path, Path(target), namespace=self._namespace)
-        GUARD.protect(self.path, opened.identity.inodes)  # longer than the store, if it must be
+        GUARD.protect(
+            self.path, opened.identity.inodes
+        )  # the copy may take longer than the store is open
         try:
             return await copying.run()
         finally:

@@ -30,10 +30,11 @@ from holdfast.stores.sqlite.tasks.records import RecordRow, TaskPosition, indexe
 
 SETTLED = Place.SETTLED
 NONE: frozenset[str] = frozenset()
-HOLD_PREFIX = f"{Switch.HOLD}:"  # of names in `meta`, which older releases do not read
+HOLD_PREFIX = f"{Switch.HOLD}:"  # begins names in `meta` that older releases do not read
 SIZE_LIMIT = 8 << 20  # bytes of payloads and results in one statement
 
-# The order of writing: out of the old place before into the new one, a tombstone before deletes.
+# The order of writing: deletes from the old place come before inserts into the new one, and a
+# tombstone before the deletes of its task.
 WRITES = """
     ready_delete lease_delete task_add state_add state_put state_settle state_stay state_stay_marked
     state_place task_head ready_add checkpoint_delete checkpoint_put checkpoint_settled journal_add
@@ -48,6 +49,8 @@ log = logging.getLogger("holdfast.stores.sqlite.txn")
 
 
 class TenantLine(msgspec.Struct, kw_only=True):
+    """A tenant's line: its active task, its fence, and how many tasks wait."""
+
     active: int | None = None
     fence: int = 0
     waiting: int = 0
@@ -92,7 +95,7 @@ class Txn:
         self.shrink = False  # pages were freed: give them back after the commit
         self._pending: defaultdict[str, list[Any]] = defaultdict(list)
         self._size = 0
-        self.written: set[int] = set()  # since positions were last read
+        self.written: set[int] = set()  # tasks written since positions were last read
         self._first_in_line: dict[str, FirstInLine] = {}
         self._tenants: dict[str, TenantLine] = {}
         self._tenants_read: dict[str, tuple[int | None, int, int]] = {}
@@ -102,7 +105,7 @@ class Txn:
         self._moves: defaultdict[StatusChange, list[Any]] = defaultdict(lambda: [0, 0.0])
         self._refused: Counter[str] = Counter()
         self._off: dict[Switch, frozenset[str]] = {}
-        self._tip: Anchor | None = None  # of the audit chain
+        self._tip: Anchor | None = None  # the last entry of the audit chain
         self._linked = False
         task, ready, fence, self._some_off, self._some_held = self.row("sequences_and_switches")
         self._numbers: tuple[int, int, int] = task, ready, fence
@@ -126,8 +129,10 @@ class Txn:
         self.db.executemany(SQL[name], rows)
 
     def add(self, name: str, row: Any, size: int = 0) -> None:
-        """Gather a row to be written with others of its kind; ``size``: its bytes, if they may be
-        many."""
+        """Gather a row to be written with others of its kind.
+
+        ``size`` is its number of bytes, if that may be large.
+        """
         self._pending[name].append(row)
         if size:
             self._size += size
@@ -162,7 +167,7 @@ class Txn:
     # -- records
 
     def positions(self, ids: Collection[str]) -> dict[str, TaskPosition]:
-        """Return where tasks are; ask again for one that was written since."""
+        """Return the positions of tasks; they are outdated once a task is written."""
         rows = self.rows("standings_of", json_list(ids))
         self.written.difference_update(row[1] for row in rows)
         self._first_in_line.clear()
@@ -367,7 +372,7 @@ class Txn:
         self._off.clear()
 
     def write_audit(self, entry: Audit) -> None:
-        """Write an audit entry, link_entry to the one before it."""
+        """Write an audit entry that is linked to the one before it."""
         # Decoded, as it will be read: constructors check no types, and this is what is hashed.
         link = link_entry(self._chain_tip(), codec.decode_audit(codec.encode(entry)))
         self._tip, self._linked = link.anchor, True

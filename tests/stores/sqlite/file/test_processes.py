@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,8 @@ async def test_nobody_looks_for_other_processes_while_nobody_waits(
 ) -> None:
     clock, loop, looked = ManualClock(), asyncio.get_running_loop(), asyncio.Event()
     async with opened(path, clock) as store:
-        monkeypatch.setattr(store._writer, "_look", lambda: loop.call_soon_threadsafe(looked.set))
+        signal = partial(loop.call_soon_threadsafe, looked.set)
+        monkeypatch.setattr(store._writer, "_poll_commits", signal)
         driver = StoreDriver(store, clock)
         await driver.insert(driver.submission())
         assert not looked.is_set()

@@ -22,16 +22,16 @@ def audit(txn: Txn, entry: Audit) -> None:
 def prune(txn: Txn, before: float, limit: int, *, dry_run: bool) -> int:
     """Delete the oldest entries; the hash of the last one stays as the base of the chain."""
     oldest = txn.rows("audits_oldest", limit)
-    found = list(takewhile(lambda row: row[1] < before, oldest))
-    if found and not dry_run:
-        n, _, hash = found[-1]
-        newest = max(at for _, at, _ in found)
+    outdated = list(takewhile(lambda row: row[1] < before, oldest))
+    if outdated and not dry_run:
+        n, _, hash = outdated[-1]
+        newest = max(at for _, at, _ in outdated)
         noted = _base_time(txn.row("meta_get", BASE_AT), txn.row("chain_base")[0])
         newest = newest if noted is None else max(newest, noted)
         txn.run("audits_delete_upto", n)
         txn.run("chain_base_put", n, hash)
         txn.run("meta_put", BASE_AT, f"{n} {newest!r}")
-    return len(found)
+    return len(outdated)
 
 
 def _base_time(row: Any, base: int) -> float | None:
@@ -69,6 +69,8 @@ def chain(view: ReadView, after: int, limit: int) -> Chain:
 
 
 def _odd(entry: Audit, at: object, body: bytes) -> str:
-    """Return a note on a row that `Txn.write_audit` would write otherwise: the hash covers only the
-    fields that a reader knows."""
+    """Return a note if `Txn.write_audit` would write the row differently.
+
+    The hash covers only the fields that a reader knows.
+    """
     return "" if at == entry.at and body == codec.encode(entry) else NOT_AS_WRITTEN

@@ -88,10 +88,12 @@ class Numbers(msgspec.Struct):
 
 
 class Complaint(msgspec.Struct, frozen=True, kw_only=True):
-    says: str
+    """A fact that is wrong in the file, and what its repair needs to know."""
+
+    message: str
     invariant: str = "I11"
     task_id: str | None = None
-    cure: str | None = None  # the repair in `repair.py`; None: nothing can be derived
+    cure: str | None = None  # the repair in `repair.py`, or None if nothing can be derived
     n: int = 0
     name: str = ""
     total: tuple[str, str, str] = ("", "", "")
@@ -103,7 +105,7 @@ def finding(complaint: Complaint, *, mended: bool = False) -> Finding:
     return Finding(
         invariant=complaint.invariant,
         task_id=complaint.task_id,
-        message=complaint.says,
+        message=complaint.message,
         mended=mended,
     )
 
@@ -117,21 +119,23 @@ def _examine(view: Source, seen: Callable[[int], None] | None) -> Iterator[Compl
     totals: Counter[tuple[str, str, str]] = Counter()
     lines: Counter[str] = Counter()
     given = Numbers()
-    for found in _all_tasks(view, seen):
-        totals[found.total] += 1
-        if found.line is not None and found.tenant is not None:
-            lines[found.tenant] += 1
-        row = found.at
+    for row in _all_tasks(view, seen):
+        totals[row.total] += 1
+        if row.line is not None and row.tenant is not None:
+            lines[row.tenant] += 1
+        position = row.at
         given.include(
-            task=row.n, ready=abs(row.ready or 0), fence=max(row.fence, row.lease_fence or 0)
+            task=position.n,
+            ready=abs(position.ready or 0),
+            fence=max(position.fence, position.lease_fence or 0),
         )
-        yield from _of_task(view, found)
+        yield from _of_task(view, row)
     yield from _of_queues(view)
     yield from _of_tenants(view, lines, given)
     yield from _of_totals(view, totals)
     yield from _of_numbers(view, given)
-    for name, says, cure in doctor_plans.examine(view):
-        yield Complaint(says=says, cure=cure, name=name)
+    for name, message, cure in doctor_plans.examine(view):
+        yield Complaint(message=message, cure=cure, name=name)
 
 
 def _all_tasks(view: Source, seen: Callable[[int], None] | None) -> Iterator[TaskRow]:
@@ -144,30 +148,32 @@ def _all_tasks(view: Source, seen: Callable[[int], None] | None) -> Iterator[Tas
             seen(number)
 
 
-def _of_task(view: Source, found: TaskRow) -> Iterator[Complaint]:
-    row = found.at
+def _of_task(view: Source, row: TaskRow) -> Iterator[Complaint]:
+    position = row.at
     try:
-        task = task_of(found.row)
+        task = task_of(row.row)
     except SerialisationError as error:
-        says = f"{error}; restore the row from a backup or delete it"
-        yield Complaint(task_id=row.id, says=says, cure="aside", n=row.n)
+        message = f"{error}; restore the row from a backup or delete it"
+        yield Complaint(task_id=position.id, message=message, cure="aside", n=position.n)
         return
-    for invariant, says, cure in (
-        *_columns(found, task),
-        *_place(found, task),
-        *_tenant(view, row, task),
+    for invariant, message, cure in (
+        *_columns(row, task),
+        *_place(row, task),
+        *_tenant(view, position, task),
         *_key(view, task),
         *_rules(view, task),
     ):
-        yield Complaint(invariant=invariant, task_id=row.id, says=says, cure=cure, n=row.n)
+        yield Complaint(
+            invariant=invariant, task_id=position.id, message=message, cure=cure, n=position.n
+        )
 
 
-Said = Iterator[tuple[str, str, str | None]]
+TaskComplaints = Iterator[tuple[str, str, str | None]]  # invariant, message, cure
 
 
-def _columns(found: TaskRow, task: Task) -> Said:
+def _columns(row: TaskRow, task: Task) -> TaskComplaints:
     for name, value in columns_of(task).items():
-        column = getattr(found.at if name in TaskPosition._fields else found, name)
+        column = getattr(row.at if name in TaskPosition._fields else row, name)
         if column != value:
             yield "I11", f"column {name} is {column!r}, the record says {value!r}", "columns"
 
@@ -188,35 +194,34 @@ def columns_of(task: Task) -> dict[str, Any]:
     }
 
 
-def _place(found: TaskRow, task: Task) -> Said:
-    """Check that a task is in exactly one place, in the index of that place, and of a status that
-    fits."""
-    place = found.at.place
+def _place(row: TaskRow, task: Task) -> TaskComplaints:
+    """Check that a task is in the index of its place and in no other, and has a fitting status."""
+    place = row.at.place
     for name, inside, belongs in (
-        ("a queue", found.queued == found.at.n, place == START.leaves and not found.leased),
-        ("a line", found.line is not None, place == Place.LINE),
+        ("a queue", row.queued == row.at.n, place == START.leaves and not row.leased),
+        ("a line", row.line is not None, place == Place.LINE),
         ("the times", task.due is not None, place == DUE.leaves),
         ("the settled", task.settled_at is not None, place == Place.SETTLED),
     ):
         if inside != belongs:
-            says = f"the task is {task.place} and {'in' if inside else 'not in'} {name}"
-            yield "I1", says, "place"
+            message = f"the task is {task.place} and {'in' if inside else 'not in'} {name}"
+            yield "I1", message, "place"
     if not fits(task.status, task.place):
         yield "I1", f"the task is {task.place} and {task.status}", "place"
-    if found.leased and place != START.leaves:
+    if row.leased and place != START.leaves:
         yield "I3", f"the task is {place} and has the lease {task.lease}", "place"
 
 
-def _tenant(view: Source, row: TaskPosition, task: Task) -> Said:
+def _tenant(view: Source, position: TaskPosition, task: Task) -> TaskComplaints:
     if task.tenant is None or task.place not in ACTIVE:
         return
     (active,) = view.row("tenant_active", task.tenant) or (None,)
-    if active != row.n:
-        says = f"the task is {task.place}, but number {active} is active for {task.tenant}"
-        yield "I2", says, "active"
+    if active != position.n:
+        message = f"the task is {task.place}, but number {active} is active for {task.tenant}"
+        yield "I2", message, "active"
 
 
-def _key(view: Source, task: Task) -> Said:
+def _key(view: Source, task: Task) -> TaskComplaints:
     if task.key is None:
         return
     owner = view.row("key_owner", task.tenant or "", task.key)
@@ -226,13 +231,13 @@ def _key(view: Source, task: Task) -> Said:
         yield "I10", f"the task's key {task.key} belongs to {owner[0]}", None
 
 
-def _rules(view: Source, task: Task) -> Said:
+def _rules(view: Source, task: Task) -> TaskComplaints:
     if task.pause_requested and task.place in STOPPED:
         yield "I14", "the task is stopped, but a pause is still requested", None
-    # Its last failure has written both: a limit that was lowered since then does not matter.
+    # The last failure wrote both numbers, so a limit that was lowered since then does not matter.
     if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
-        says = f"the task runs again after failure {task.failures} of {task.retry_max}"
-        yield "I16", says, None
+        message = f"the task runs again after failure {task.failures} of {task.retry_max}"
+        yield "I16", message, None
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
         stages = bodies_of(view.rows("bodies_get", task.order)).stages
@@ -244,18 +249,18 @@ def _rules(view: Source, task: Task) -> Said:
         yield from _checkpoint(view, task)
 
 
-def _checkpoint(view: Source, task: Task) -> Said:
-    found = view.row("checkpoint_get", task.order)
-    if found is None:
+def _checkpoint(view: Source, task: Task) -> TaskComplaints:
+    stored = view.row("checkpoint_get", task.order)
+    if stored is None:
         return
     try:
-        index = ckpt.decode(found[0].encode()).last_completed_stage_index
+        index = ckpt.decode(stored[0].encode()).last_completed_stage_index
     except SerialisationError as error:
         yield "I7", f"{error}", None
         return
     if index != task.last_completed:
-        says = f"the checkpoint is at stage {index}, the record at {task.last_completed}"
-        yield "I7", says, None
+        message = f"the checkpoint is at stage {index}, the record at {task.last_completed}"
+        yield "I7", message, None
 
 
 def _of_queues(view: Source) -> Iterator[Complaint]:
@@ -264,12 +269,12 @@ def _of_queues(view: Source) -> Iterator[Complaint]:
     while page := view.rows("doctor_ready", *last, PAGE):
         for queue, number, n, own in page:
             if own != number:
-                says = f"queue {queue} has number {number} for task {n}, which is not in it"
-                yield Complaint(says=says, cure="queue", n=n, name=queue, by=number)
+                message = f"queue {queue} has number {number} for task {n}, which is not in it"
+                yield Complaint(message=message, cure="queue", n=n, name=queue, by=number)
         last = page[-1][0], page[-1][1]
     for (n,) in view.rows("doctor_leases"):
-        says = f"a lease is for task number {n}, which does not exist"
-        yield Complaint(says=says, cure="lease", n=n)
+        message = f"a lease is for task number {n}, which does not exist"
+        yield Complaint(message=message, cure="lease", n=n)
 
 
 def _of_tenants(view: Source, lines: Counter[str], given: Numbers) -> Iterator[Complaint]:
@@ -277,12 +282,12 @@ def _of_tenants(view: Source, lines: Counter[str], given: Numbers) -> Iterator[C
     while page := view.rows("doctor_tenants", last, PAGE):
         for tenant, active, fence, waiting in page:
             given.include(fence=fence)
-            for says in _of_tenant(view, tenant, active, waiting, lines.pop(tenant, 0)):
-                yield Complaint(says=f"tenant {tenant} {says}", cure="line", name=tenant)
+            for problem in _of_tenant(view, tenant, active, waiting, lines.pop(tenant, 0)):
+                yield Complaint(message=f"tenant {tenant} {problem}", cure="line", name=tenant)
         last = page[-1][0]
     for tenant, count in lines.items():
-        says = f"tenant {tenant} has {count} tasks in line, but no row"
-        yield Complaint(says=says, cure="line", name=tenant)
+        message = f"tenant {tenant} has {count} tasks in line, but no row"
+        yield Complaint(message=message, cure="line", name=tenant)
 
 
 def _of_tenant(
@@ -298,8 +303,8 @@ def _of_tenant(
 
 
 def may_be_active(view: Source, n: int, tenant: str) -> bool:
-    found = view.row("state_of", n)
-    return found is not None and found[1] != Place.SETTLED and found[5] == tenant
+    state = view.row("state_of", n)
+    return state is not None and state[1] != Place.SETTLED and state[5] == tenant
 
 
 def _of_totals(view: Source, counted: Counter[tuple[str, str, str]]) -> Iterator[Complaint]:
@@ -307,13 +312,13 @@ def _of_totals(view: Source, counted: Counter[tuple[str, str, str]]) -> Iterator
     for total in sorted(stored.keys() | counted.keys()):
         missing = counted[total] - stored.get(total, 0)
         if missing:
-            there, count = counted[total], stored.get(total, 0)
-            says = f"{' '.join(total)} is counted as {count}, but there are {there}"
-            yield Complaint(says=says, cure="total", total=total, by=missing)
+            tasks, count = counted[total], stored.get(total, 0)
+            message = f"{' '.join(total)} is counted as {count}, but there are {tasks}"
+            yield Complaint(message=message, cure="total", total=total, by=missing)
 
 
 def _of_numbers(view: Source, seen: Numbers) -> Iterator[Complaint]:
     given = Numbers(*view.row("sequences_get"))
     if given.task < seen.task or given.ready < seen.ready or given.fence < seen.fence:
-        says = f"the sequences are at {given}, but {seen} were given out"
-        yield Complaint(says=says, cure="numbers", numbers=seen)
+        message = f"the sequences are at {given}, but {seen} were given out"
+        yield Complaint(message=message, cure="numbers", numbers=seen)

@@ -29,8 +29,10 @@ PAGE = 200
 
 
 class PlanComplaint(NamedTuple):
+    """A fact that is wrong about a trigger or a plan."""
+
     name: str  # the trigger or plan
-    says: str
+    message: str
     cure: str | None = None  # see `CURES`
 
 
@@ -65,25 +67,25 @@ def _of_trigger(row: Any) -> Iterator[PlanComplaint]:
     cure = "trigger-columns" if columns.id == trigger.id else None
     for column, value, wanted in zip(columns._fields, columns, due, strict=True):
         if value != wanted:
-            says = f"{name}: column {column} is {value!r}, the record says {wanted!r}"
-            yield PlanComplaint(columns.id, says, cure)
+            message = f"{name}: column {column} is {value!r}, the record says {wanted!r}"
+            yield PlanComplaint(columns.id, message, cure)
     if trigger.status in LEASE and trigger.trigger_at is None:
         yield PlanComplaint(columns.id, f"{name} is {trigger.status}, but has no fire time")
 
 
 def _mend_trigger(txn: Txn, name: str) -> bool:
-    found = txn.row("trigger_of", name)
-    trigger = trigger_rows.readable(name, found[3]) if found else None
-    if found is None or trigger is None or trigger.id != name:
+    row = txn.row("trigger_of", name)
+    trigger = trigger_rows.readable(name, row[3]) if row else None
+    if row is None or trigger is None or trigger.id != name:
         return False
-    put_all(txn, [(trigger, found[3])])
+    put_all(txn, [(trigger, row[3])])
     return True
 
 
 def _set_trigger_aside(txn: Txn, name: str) -> bool:
-    """Take an unreadable trigger out of the way; it is not mended, a person must look at it."""
-    found = txn.row("trigger_of", name)
-    if found is not None and trigger_rows.readable(name, found[3]) is None:
+    """Take an unreadable trigger out of the way; it is not mended, a person must examine it."""
+    row = txn.row("trigger_of", name)
+    if row is not None and trigger_rows.readable(name, row[3]) is None:
         txn.run("trigger_set_aside", name)
     return False
 
@@ -95,7 +97,7 @@ def _of_plan(view: Source, row: Any) -> Iterator[PlanComplaint]:
     plan_id, _, created_at, *columns, body = row
     try:
         plan = rows.plan_of(body, rows.NO_LEASE)
-        there = _count_members(view, plan)
+        member_counts = _count_members(view, plan)
         codec.decode_plan_tasks((view.row("plan_tasks_of", plan_id) or ("",))[0].encode())
     except SerialisationError as error:
         yield PlanComplaint(
@@ -108,10 +110,10 @@ def _of_plan(view: Source, row: Any) -> Iterator[PlanComplaint]:
         yield PlanComplaint(
             plan_id, f"plan {plan_id}: its columns are {columns}, the record says {wanted}", cure
         )
-    counts, members = _format_counts(plan.counts), _format_counts(there)
+    counts, members = _format_counts(plan.counts), _format_counts(member_counts)
     if counts != members:
-        says = f"plan {plan_id} counts {counts}, but its members are {members}"
-        yield PlanComplaint(plan_id, says, "plan-counts")
+        message = f"plan {plan_id} counts {counts}, but its members are {members}"
+        yield PlanComplaint(plan_id, message, "plan-counts")
 
 
 def _count_members(view: Source, plan: Plan) -> tuple[Counts, ...]:

@@ -18,11 +18,11 @@ from holdfast.stores.sqlite.tasks.store import delete
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.stores.sqlite.triggers import rows as trigger_rows
 
-BATCH = 500  # in one transaction: others must get their turn
+BATCH = 500  # records in one transaction: other writes must get their turn
 
 
 class Age:
-    """The limits of what counts as old, by both clocks."""
+    """The times before which a record counts as old, by both clocks."""
 
     def __init__(self, txn: Txn, older_than_seconds: float, *, ignore_keep: bool) -> None:
         self.before = txn.wall - older_than_seconds
@@ -67,7 +67,7 @@ def _tasks(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
         for row in map(record_row, rows):
             task = txn.read(row)
             if task is None:
-                set_aside(txn, row.position.n)  # for a person; else each run would meet it
+                set_aside(txn, row.position.n)  # otherwise each run would read it again
             else:
                 delete(txn, task)
                 tasks.append(task)
@@ -104,25 +104,25 @@ def _plans(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
 
 
 def _checkpoints(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    found = txn.rows("outdated_checkpoints", age.before, limit)
-    for n, body in () if dry_run else found:
+    rows = txn.rows("outdated_checkpoints", age.before, limit)
+    for n, body in () if dry_run else rows:
         # The data of the stages stays: a task may still be rolled back.
         data = codec.custom_data(body.encode())
         if data is not None:
             txn.run("data_keep", n, data.decode())
         txn.add("checkpoint_delete", n)
-    return len(found)
+    return len(rows)
 
 
 def _tombstones(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    found = txn.rows("outdated_tombstones", min(age.before, age.now), limit)
-    for n, task_id, tenant, key in () if dry_run else found:
+    rows = txn.rows("outdated_tombstones", min(age.before, age.now), limit)
+    for n, task_id, tenant, key in () if dry_run else rows:
         txn.run("tombstone_delete", n)
         if key is not None:
             txn.run("key_delete", tenant or "", key, task_id)
         if tenant is not None:
             txn.forget_tenant(tenant)
-    return len(found)
+    return len(rows)
 
 
 def _audit(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
@@ -130,14 +130,14 @@ def _audit(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
 
 
 def _workers(txn: Txn, age: Age, limit: int, dry_run: bool) -> int:
-    found = txn.rows("outdated_workers", age.steady_before, limit)
+    rows = txn.rows("outdated_workers", age.steady_before, limit)
     if not dry_run:
-        for (worker,) in found:
+        for (worker,) in rows:
             leave(txn, worker)
         # A worker that should drain and is not known any more had left before it learned of it.
         txn.run("switches_of_strangers", Switch.DRAIN)
         txn.forget_switches()
-    return len(found)
+    return len(rows)
 
 
 _PRUNERS: dict[Kept, Callable[[Txn, Age, int, bool], int]] = {

@@ -45,29 +45,29 @@ class SqliteAdmin:
         every_seconds: float | None = None,
     ) -> Sequence[Finding]:
         if every_seconds is not None:
-            return ()  # nobody else writes to the file, and a row and its indexes cannot part
+            return ()  # only stores write to the file, and SQLite keeps its indexes right
         opened = self._door()
-        found = await opened.readers.do(partial(doctor.examine, limit=limit, seen=seen))
+        complaints = await opened.readers.do(partial(doctor.examine, limit=limit, seen=seen))
         if not fix:
-            return [doctor.finding(complaint) for complaint in found]
+            return [doctor.finding(complaint) for complaint in complaints]
         return [
             finding
-            for start in range(0, len(found), repair.BATCH)
+            for start in range(0, len(complaints), repair.BATCH)
             for finding in await opened.writer.do(
-                partial(repair.mend, complaints=found[start : start + repair.BATCH]),
+                partial(repair.mend, complaints=complaints[start : start + repair.BATCH]),
                 weight=repair.BATCH,
             )
         ]
 
     async def checks(self) -> Sequence[Check]:
-        says = "every commit is synced to the disk before it is answered"
-        return [Check(name="persistence", good=True, message=says)]
+        message = "every commit is synced to the disk before it is answered"
+        return [Check(name="persistence", good=True, message=message)]
 
     async def audit(self, entry: Audit) -> None:
         await self._door().writer.do(partial(auditing.audit, entry=entry))
 
     async def seal(self, *, limit: int) -> int:
-        """Audits are linked as they are written."""
+        """Return 0: every audit entry is linked when it is written."""
         del limit
         return 0
 

@@ -62,8 +62,8 @@ def _set_hold(
 
 
 def _stored_hold(txn: Txn, tenant: str) -> SwitchSetting | None:
-    found = txn.row("meta_get", f"{HOLD_PREFIX}{tenant}")
-    return codec.or_none(codec.decode_thrown, found[0]) if found else None
+    row = txn.row("meta_get", f"{HOLD_PREFIX}{tenant}")
+    return codec.or_none(codec.decode_thrown, row[0]) if row else None
 
 
 def switches(view: ReadView) -> list[SwitchSetting]:

@@ -1,1 +1,1 @@
-"""The file: opened, guarded, written by one thread, read by several, copied."""
+"""The store's file: how it is opened, guarded, written, read and copied."""

@@ -30,12 +30,12 @@ MODE = 0o600  # other users must not read payloads
 
 
 class Copying:
-    """The making of one copy, in a thread of its own."""
+    """One copy, made in a thread of its own."""
 
     def __init__(self, source: Path, target: Path, *, namespace: str) -> None:
         self._source, self._namespace = source, namespace
         self._target = target = target.absolute()
-        # Short: with a suffix, a valid target name could become too long.
+        # The name is short: with a suffix, a valid target name could become too long.
         self._part = target.parent / f".holdfast-{secrets.token_hex(4)}.part"
         self._unwanted = threading.Event()
 
@@ -64,7 +64,7 @@ class Copying:
             raise _unwritable(self._target, error) from error
         finally:
             for suffix in OWN_FILES:
-                with suppress(OSError, ValueError):  # the first error is the one to raise
+                with suppress(OSError, ValueError):  # the first error is raised
                     Path(f"{self._part}{suffix}").unlink(missing_ok=True)
         return Copy(path=str(self._target), size_bytes=self._target.stat().st_size)
 

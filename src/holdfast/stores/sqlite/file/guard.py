@@ -85,10 +85,10 @@ class FileGuard:
         if isinstance(name, int):  # a descriptor: its file was checked when it was opened
             return
         try:
-            found = os.stat(name)
+            status = os.stat(name)
         except (OSError, ValueError, TypeError):  # there is no such file, or it is no name
             return
-        path = self.guarded.get((found.st_dev, found.st_ino))
+        path = self.guarded.get((status.st_dev, status.st_ino))
         if path is not None:
             raise StoreFileInUse(_text(name), path)
 

@@ -23,11 +23,11 @@ class Index(msgspec.Struct, frozen=True):
     table: str
     unique: bool
     partial: bool
-    columns: tuple[str | None, ...]  # None: an expression
+    columns: tuple[str | None, ...]  # None stands for an expression
 
 
 class Layout(msgspec.Struct, frozen=True):
-    tables: Mapping[str, Columns]  # views, too
+    tables: Mapping[str, Columns]  # tables and views
     indexes: Mapping[str, Index]
     triggers: Mapping[str, str]  # by name: the table
 
@@ -59,30 +59,30 @@ def read_layout(db: apsw.Connection) -> Layout:
     return Layout(tables, indexes, triggers)
 
 
-def differences(wanted: Layout, found: Layout) -> Iterator[str]:
+def differences(wanted: Layout, actual: Layout) -> Iterator[str]:
     """Describe each part of the format that is missing or different."""
     for table, columns in wanted.tables.items():
-        if table not in found.tables:
+        if table not in actual.tables:
             yield f"table {table} is missing"
         else:
-            yield from _column_differences(table, columns, found.tables[table])
+            yield from _column_differences(table, columns, actual.tables[table])
     for name, index in wanted.indexes.items():
-        if index.table in found.tables and found.indexes.get(name) != index:
-            yield f"index {name} is {'different' if name in found.indexes else 'missing'}"
-    for name, index in found.indexes.items():
+        if index.table in actual.tables and actual.indexes.get(name) != index:
+            yield f"index {name} is {'different' if name in actual.indexes else 'missing'}"
+    for name, index in actual.indexes.items():
         if name not in wanted.indexes and index.unique and index.table in wanted.tables:
             yield f"unique index {name} on table {index.table} is not part of this format"
-    for name, table in found.triggers.items():
+    for name, table in actual.triggers.items():
         if table in wanted.tables:
             yield f"trigger {name} on table {table} is not part of this format"
 
 
-def _column_differences(table: str, wanted: Columns, found: Columns) -> Iterator[str]:
+def _column_differences(table: str, wanted: Columns, actual: Columns) -> Iterator[str]:
     for column, terms in wanted.items():
-        if column not in found:
+        if column not in actual:
             yield f"column {table}.{column} is missing"
-        elif found[column] != terms:
+        elif actual[column] != terms:
             yield f"column {table}.{column} is different"
-    for column in found:
+    for column in actual:
         if column not in wanted:
             yield f"column {table}.{column} is not part of this format"

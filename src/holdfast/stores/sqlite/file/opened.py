@@ -13,6 +13,8 @@ from holdfast.stores.sqlite.transaction import StoreClock
 
 
 class Open(msgspec.Struct, frozen=True):
+    """The clock, the writer and the readers of an open store."""
+
     pid: int
     clock: StoreClock
     writer: Writer

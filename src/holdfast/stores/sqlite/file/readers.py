@@ -1,4 +1,4 @@
-"""A few connections only read, so that reads do not queue behind writes."""
+"""Connections that only read, so that reads do not queue behind writes."""
 
 from __future__ import annotations
 

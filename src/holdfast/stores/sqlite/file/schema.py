@@ -1,4 +1,4 @@
-"""The file is opened here, if it is ours and of a version that we know."""
+"""Opening the file, if it is ours and of a version that we know."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def open_reader(path: Path) -> apsw.Connection:
 
 
 def migrate(db: apsw.Connection, path: Path) -> None:
-    """Bring the file to our version, step by step. Inside a write transaction."""
-    found = read_number(db, "user_version")
-    if found > VERSION:
-        raise faults.too_new(path, found, VERSION)
-    _check_layout(db, path, found)
-    for version in range(found + 1, VERSION + 1):
+    """Bring the file to our version, step by step, in a write transaction."""
+    stored_version = read_number(db, "user_version")
+    if stored_version > VERSION:
+        raise faults.too_new(path, stored_version, VERSION)
+    _check_layout(db, path, stored_version)
+    for version in range(stored_version + 1, VERSION + 1):
         run_script(db, SQL[f"v{version}"])
         if version == 3:
             link_audits(db)
@@ -74,13 +74,13 @@ def migrate(db: apsw.Connection, path: Path) -> None:
 
 def _check_layout(db: apsw.Connection, path: Path, version: int) -> None:
     """Refuse a file whose tables are not those of the format that it claims."""
-    found = layout.read_layout(db)
+    actual = layout.read_layout(db)
     if version == 0:
         ours = layout.made_by((SQL["v1"],)).tables
-        wrong = [f"table {table} exists already" for table in found.tables if table in ours]
+        wrong = [f"table {table} exists already" for table in actual.tables if table in ours]
     else:
         wanted = layout.made_by(tuple(SQL[f"v{n}"] for n in range(1, version + 1)))
-        wrong = [*layout.differences(wanted, found)]
+        wrong = [*layout.differences(wanted, actual)]
     if wrong:
         raise faults.unfit(path, version, wrong)
 
@@ -106,8 +106,8 @@ def _check_owner(db: apsw.Connection, path: Path) -> None:
 
 
 def _check_namespace(db: apsw.Connection, path: Path, namespace: str) -> None:
-    found = db.execute(SQL["meta_get"], (NAMESPACE,)).fetchone()
-    if found is None:
+    stored = db.execute(SQL["meta_get"], (NAMESPACE,)).fetchone()
+    if stored is None:
         db.execute(SQL["meta_add"], (NAMESPACE, namespace))
-    elif found[0] != namespace:
-        raise faults.other_namespace(path, found[0], namespace)
+    elif stored[0] != namespace:
+        raise faults.other_namespace(path, stored[0], namespace)

@@ -36,10 +36,10 @@ from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.transaction import StoreClock, Txn
 
 GROUP_WEIGHT = 1000  # elements in one commit
-WAITING_LIMIT = 50_000  # operations not yet begun
-LOOK_SECONDS = 0.05  # between two polls for another process's commit
-BUSY_LOOK_SECONDS = 0.002  # the same, while another process has committed
-BUSY_SECONDS = 10.0  # within this time
+WAITING_LIMIT = 50_000  # operations that have not begun
+POLL_SECONDS = 0.05  # between two polls for another process's commit
+BUSY_POLL_SECONDS = 0.002  # between two polls after another process has committed
+BUSY_SECONDS = 10.0  # how long after such a commit
 LOCK_SECONDS = 10.0  # one group commits in milliseconds; after this time the other writer is stuck
 TRY_SECONDS = (0.0005, 0.005)
 
@@ -61,7 +61,9 @@ class Identity:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        beside = os.path.realpath(path)  # where a link leads, SQLite writes its log
+        beside = os.path.realpath(
+            path
+        )  # SQLite writes its log beside the file that a link leads to
         self._names = (str(path), f"{beside}{LOG}", f"{beside}{INDEX}")
         self.inodes = tuple(self._inode_at(name) for name in self._names)
 
@@ -80,12 +82,12 @@ class Identity:
 
     def _inode_at(self, name: str) -> Inode:
         try:
-            found = os.stat(name)
+            status = os.stat(name)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._missing_file(name) from error
         except OSError as error:
             raise faults.away(self._path, error) from error
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _missing_file(self, name: str) -> Exception:
         if name == self._names[0]:
@@ -94,6 +96,8 @@ class Identity:
 
 
 class QueuedWrite(msgspec.Struct, eq=False):
+    """An operation that waits for the writer's thread."""
+
     work: Callable[[Txn], Any]
     weight: int
     loop: asyncio.AbstractEventLoop
@@ -103,7 +107,7 @@ class QueuedWrite(msgspec.Struct, eq=False):
 
 
 class Writer:
-    """`do` may be awaited on any loop of any thread."""
+    """The thread that writes; `do` may be awaited on any event loop of any thread."""
 
     def __init__(
         self,
@@ -118,7 +122,7 @@ class Writer:
     ) -> None:
         self._db, self._path, self._clock, self._notify = db, path, clock, notify
         self._identity, self._connect, self._lock_seconds = identity, connect, lock_seconds
-        self._broken = False  # its connection cannot be used any more
+        self._broken = False  # whether the connection cannot be used any more
         self._queue: queue.SimpleQueue[QueuedWrite | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closing = False
@@ -146,11 +150,11 @@ class Writer:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Turn commits of other processes into signals while inside."""
+        """Turn commits of other processes into signals during the block."""
         with self._lock:
             self._watchers += 1
             if self._watchers == 1:
-                self._queue.put(None)  # it may sleep without an end
+                self._queue.put(None)  # wakes the thread, which may wait without a timeout
         try:
             yield
         finally:
@@ -174,17 +178,17 @@ class Writer:
                 if group:
                     self._write(group)
                 if self._watchers and not self._broken:
-                    self._look()
+                    self._poll_commits()
             except Exception:  # a defect; the thread must outlive it, or all writes would hang
                 log.exception("the writer of %s failed", self._path)
         self._db.close()
 
     def _gather(self) -> list[QueuedWrite]:
-        """Wait for one operation, then take all that are there."""
+        """Wait for one operation, then take all that wait."""
         group: list[QueuedWrite] = []
         weight = 0
         try:
-            first = self._queue.get(timeout=self._look_seconds() if self._watchers else None)
+            first = self._queue.get(timeout=self._poll_seconds() if self._watchers else None)
             while True:
                 if first is not None and not first.future.cancelled():
                     group.append(first)
@@ -224,7 +228,7 @@ class Writer:
             patiently(lambda: self._db.execute(SQL["begin_writing"]), seconds=self._lock_seconds)
         try:
             txn = self._perform(group)
-            self._identity.check()  # as late as can be: nothing is written yet
+            self._identity.check()  # as late as possible, but before anything is written
             self._db.execute(SQL["commit"])
         except apsw.Error as error:  # before the rollback, which resets the system's error number
             raise self._translate(error) from error
@@ -256,7 +260,7 @@ class Writer:
 
     def _reconnect(self) -> None:
         self._db.close(True)
-        self._identity.check()  # else an empty file would be made
+        self._identity.check()  # otherwise an empty file could be created
         self._db = self._connect()
         self._seen, self._broken = read_number(self._db, "data_version"), False
 
@@ -280,7 +284,8 @@ class Writer:
 
     # -- other processes
 
-    def _look(self) -> None:
+    def _poll_commits(self) -> None:
+        """Signal the topics that a commit of another process may concern."""
         try:
             seen = read_number(self._db, "data_version")
             if seen == self._seen:
@@ -295,8 +300,8 @@ class Writer:
         for topic in topics:
             self._notify(topic)
 
-    def _look_seconds(self) -> float:
-        return BUSY_LOOK_SECONDS if time.monotonic() < self._busy_until else LOOK_SECONDS
+    def _poll_seconds(self) -> float:
+        return BUSY_POLL_SECONDS if time.monotonic() < self._busy_until else POLL_SECONDS
 
     def _translate(self, error: Exception) -> Exception:
         system_errno = 0 if self._broken else self._db.system_errno

@@ -72,8 +72,7 @@ def plan_of(body: str, held: PlanLease) -> Plan:
 
 
 def readable(plan_id: object, body: str, held: PlanLease) -> Plan | None:
-    """Return the plan, or None where it cannot be read; `doctor` reports it, and its neighbours go
-    on."""
+    """Return the plan, or None where it cannot be read; `doctor` reports it."""
     try:
         return plan_of(body, held)
     except SerialisationError as error:

@@ -30,7 +30,7 @@ from holdfast.stores.sqlite.tasks import queue
 
 Mark = tuple[float, str]  # when a plan was made, and its id
 
-TOP: Mark = (float("inf"), "")  # behind every plan
+TOP: Mark = (float("inf"), "")  # newer than every plan
 
 
 class SqlitePlans:
@@ -95,13 +95,13 @@ def load(view: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:
 
 
 def tasks_of(view: ReadView, plan_id: str) -> PlanTasks | None:
-    found = view.row("plan_tasks_of", plan_id)
-    return codec.decode_plan_tasks(found[0].encode()) if found else None
+    row = view.row("plan_tasks_of", plan_id)
+    return codec.decode_plan_tasks(row[0].encode()) if row else None
 
 
 def members_of(view: ReadView, plan_id: str) -> dict[int, Member]:
-    found = view.iterate("plan_members_of", plan_id)
-    return {number: member_of(state, version) for number, state, version in found}
+    rows = view.iterate("plan_members_of", plan_id)
+    return {number: member_of(state, version) for number, state, version in rows}
 
 
 def events(view: ReadView, plan_id: str, limit: int, after_version: int) -> list[PlanEvent]:

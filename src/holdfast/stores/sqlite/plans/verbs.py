@@ -88,7 +88,7 @@ def claim(txn: Txn, owner: str, limit: int, lease_seconds: float) -> DuePlans:
         lease = Lease(owner=owner, fence=fence, id=f"{secret}{fence:x}", until=until)
         plan = readable(f"number {n}", body, PlanLease(fence, lease.id, owner, until))
         if plan is None:
-            txn.run("plan_set_aside", n)  # else each claim would meet it
+            txn.run("plan_set_aside", n)  # otherwise each claim would read it again
         else:
             plans.append(plan)
             leases.append((n, fence, lease.id))
@@ -111,7 +111,7 @@ def _free(txn: Txn, limit: int) -> list[tuple[int, int, str]]:
 def renew(txn: Txn, plan_id: str, lease_id: str, lease_seconds: float) -> bool:
     txn.run("plan_renew", txn.boot, lease_end(txn, lease_seconds), plan_id, lease_id)
     kept = txn.db.changes() > 0
-    if kept and lease_seconds <= 0:  # given back: others wait until the end that it had before
+    if kept and lease_seconds <= 0:  # given back: other processes still wait for its old end
         txn.topics.add(Topic.DUE)
     return kept
 
@@ -156,15 +156,15 @@ def _answer_refused(row: PlanRow, change: PlanChange) -> PlanOutcome:
 def _move(txn: Txn, n: int, change: PlanChange) -> None:
     moves = dict(change.moves)
     waiting = [number for number, member in moves.items() if member == WAITING]
-    others = [(i, m.state, m.version) for i, m in moves.items() if m != WAITING]
+    moved = [(i, m.state, m.version) for i, m in moves.items() if m != WAITING]
     if waiting:
         txn.run("plan_members_wait", n, json_list(waiting))
-    if others:
-        txn.run("plan_members_put", n, json_list(others))
+    if moved:
+        txn.run("plan_members_put", n, json_list(moved))
 
 
 def _place(txn: Txn, row: PlanRow, change: PlanChange, lease_seconds: float) -> PlanLease:
-    """Write when the plan is due and who has it; a person's write leaves that to its driver."""
+    """Write when the plan is due and its lease; a person's change leaves them to the driver."""
     leased, settles = row.lease_id is not None, change.next is PlanNext.SETTLED
     if change.next is PlanNext.DRIVE:
         if not leased:
@@ -181,7 +181,7 @@ def _place(txn: Txn, row: PlanRow, change: PlanChange, lease_seconds: float) -> 
 
 
 def _put_place(txn: Txn, row: PlanRow, *place: Any) -> PlanLease:
-    """Write due time and lease: its id, its owner, the start of the machine and its end."""
+    """Write ``place``: the due time, and the lease's id, owner, boot number and end."""
     txn.run("plan_place", row.n, *place)
     _, lease_id, owner, _, until = place
     return PlanLease(row.fence, lease_id, owner, until)

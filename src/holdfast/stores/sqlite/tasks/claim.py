@@ -27,6 +27,8 @@ _decode_handed_out = msgspec.json.Decoder(list[tuple[int, int, bool]]).decode
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The claim that a worker makes."""
+
     worker: str
     request: str
     queues: Sequence[str]
@@ -34,58 +36,60 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float
 
 
-def claim(txn: Txn, asked: ClaimRequest, empty: MutableMapping[str, str]) -> list[Claimed]:
-    """Hand out tasks; ``empty`` has each worker's last claim that got none, kept without a sync."""
-    if empty.get(asked.worker) == asked.request:
+def claim(txn: Txn, claim_request: ClaimRequest, empty: MutableMapping[str, str]) -> list[Claimed]:
+    """Hand out tasks; ``empty`` has each worker's last claim without tasks, only in memory."""
+    if empty.get(claim_request.worker) == claim_request.request:
         return []
-    last = txn.row("claim_last", asked.worker)
-    if last is not None and last[0] == asked.request:
+    last = txn.row("claim_last", claim_request.worker)
+    if last is not None and last[0] == claim_request.request:
         return _once_more(txn, last[1])
-    claimed = _take(txn, asked)
+    claimed = _take(txn, claim_request)
     if claimed:
         handed_out = [(c.task.order, c.task.fence, c.moved_on) for c in claimed]
-        txn.run("claim_put", asked.worker, asked.request, codec.encode(handed_out))
+        txn.run("claim_put", claim_request.worker, claim_request.request, codec.encode(handed_out))
     else:
-        empty[asked.worker] = asked.request
+        empty[claim_request.worker] = claim_request.request
     return claimed
 
 
-def _take(txn: Txn, asked: ClaimRequest) -> list[Claimed]:
+def _take(txn: Txn, claim_request: ClaimRequest) -> list[Claimed]:
     claimed: list[Claimed] = []
     off = txn.switched_off(Switch.CLAIMING)
-    for queue in asked.queues:
-        while queue not in off and len(claimed) < asked.limit:
-            found = _ready(txn, queue, asked.limit - len(claimed))
-            if not found:
+    for queue in claim_request.queues:
+        while queue not in off and len(claimed) < claim_request.limit:
+            rows = _ready(txn, queue, claim_request.limit - len(claimed))
+            if not rows:
                 break
-            claimed += _hand_out_all(txn, queue, found, asked)
+            claimed += _hand_out_all(txn, queue, rows, claim_request)
     return claimed
 
 
 def _ready(txn: Txn, queue: str, limit: int) -> list[Any]:
     """Return the first tasks of the queue, without those of held tenants.
 
-    A tenant has at most one task in it, so no more tasks are skipped than tenants are held.
+    A tenant has at most one task in a queue, so no more tasks are skipped than tenants are held.
     """
     if not txn.some_held:
         return txn.rows("ready_of_queue", queue, limit)
     return txn.rows("ready_of_queue_unheld", queue, txn.wall, limit)
 
 
-def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest) -> list[Claimed]:
-    now, until = txn.wall, round(txn.now + asked.lease_seconds, 6)
+def _hand_out_all(
+    txn: Txn, queue: str, rows: Sequence[Any], claim_request: ClaimRequest
+) -> list[Claimed]:
+    now, until = txn.wall, round(txn.now + claim_request.lease_seconds, 6)
     secret = secrets.token_hex(8)  # read from the system once; the fence makes each id unique
     claimed, leases, unreadable = [], [], []
     waited: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for _, n, version, status, since, ran, rest, head, payload in rows:
+    for _, n, version, status, since, ran, mutable, submitted, payload in rows:
         fence = txn.next_fence()
-        lease = Lease(owner=asked.worker, fence=fence, id=f"{secret}{fence:x}", until=until)
+        lease = Lease(owner=claim_request.worker, fence=fence, id=f"{secret}{fence:x}", until=until)
         try:
             before = STATUSES[status]
             after = START.to[before]
             task = stored_task(
-                head,
-                rest,
+                submitted,
+                mutable,
                 status=after,
                 status_since=since if after is before else now,
                 updated_at=now,
@@ -110,7 +114,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
             txn.add("ready_delete", (queue, number))
     else:
         txn.run("ready_take", queue, rows[-1][0])
-    txn.run("lease_add", json_list(leases), now, asked.worker, txn.boot, until)
+    txn.run("lease_add", json_list(leases), now, claim_request.worker, txn.boot, until)
     _count(txn, queue, waited)
     for n in unreadable:
         set_aside(txn, n)
@@ -118,7 +122,7 @@ def _hand_out_all(txn: Txn, queue: str, rows: Sequence[Any], asked: ClaimRequest
 
 
 def _count(txn: Txn, queue: str, waited: Mapping[tuple[str, str], Sequence[float]]) -> None:
-    """Count the tasks handed out; ``waited``: how long each had its status, by type and status."""
+    """Count the tasks handed out; ``waited`` has the seconds in the status, by type and status."""
     for (type, status), seconds in waited.items():
         before, count = STATUSES[status], len(seconds)
         after = START.to[before]
@@ -153,8 +157,8 @@ def _once_more(txn: Txn, handed_out: bytes) -> list[Claimed]:
     """Return the tasks of the last claim that are still leased, as they are now."""
     again = []
     for n, fence, newer_ran in _decode_handed_out(handed_out):
-        found, payload = txn.row("record_at", n), txn.row("payload_get", n)
-        task = txn.read(record_row(found)) if found else None
+        row, payload = txn.row("record_at", n), txn.row("payload_get", n)
+        task = txn.read(record_row(row)) if row else None
         if task is not None and task.lease is not None and task.fence == fence:
             again.append(_with_bodies(txn, task, payload[0], newer_ran))
     return again

@@ -28,10 +28,10 @@ def set_aside(txn: Txn, n: int) -> None:
 
     Nothing else can be done with it before a person has examined it.
     """
-    found = txn.row("state_of", n)
-    if found is None:
+    state = txn.row("state_of", n)
+    if state is None:
         return
-    queue, place, status, ready, line, name, leased = found
+    queue, place, status, ready, line, name, leased = state
     txn.written.add(n)
     txn.add("ready_delete", (queue, ready))
     txn.add("lease_delete", n)

@@ -45,8 +45,8 @@ def encode(submission: Submission) -> EncodedSubmission:
 
 
 def insert(txn: Txn, batch: Sequence[EncodedSubmission], depth_limit: int) -> list[Insertion]:
-    there = ExistingTasks(txn, batch)
-    return [insert_one(txn, encoded, depth_limit, there) for encoded in batch]
+    existing = ExistingTasks(txn, batch)
+    return [insert_one(txn, encoded, depth_limit, existing) for encoded in batch]
 
 
 class ExistingTasks:
@@ -55,10 +55,11 @@ class ExistingTasks:
     def __init__(self, txn: Txn, batch: Sequence[EncodedSubmission]) -> None:
         tasks = [encoded.submission.task for encoded in batch]
         ids = [task.id for task in tasks]
-        self.ids = {found for (found,) in txn.rows("tasks_known", json_list(ids))} if ids else set()
+        known = txn.rows("tasks_known", json_list(ids)) if ids else ()
+        self.ids = {task_id for (task_id,) in known}
         keys = [(t.tenant or "", t.key) for t in tasks if t.key is not None]
         owned = txn.rows("keys_owned", json_list(keys), txn.wall) if keys else ()
-        # The tasks that these keys belong to, with their digests, if their time is not over.
+        # The tasks that own these keys, with their digests, as long as the keys are kept.
         self.owners: dict[Key, tuple[str, str]] = {
             (tenant, key): (task_id, digest) for tenant, key, task_id, digest in owned
         }
@@ -70,37 +71,39 @@ class ExistingTasks:
 
 
 def insert_one(
-    txn: Txn, encoded: EncodedSubmission, depth_limit: int, there: ExistingTasks
+    txn: Txn, encoded: EncodedSubmission, depth_limit: int, existing: ExistingTasks
 ) -> Insertion:
     submission = encoded.submission
     task = submission.task
-    if task.id in there.ids:
-        return Inserted(task.id)  # the same submit, sent again
+    if task.id in existing.ids:
+        return Inserted(task.id)  # a repeated submit
     key = None if task.key is None else (task.tenant or "", task.key)
-    if key is not None and (owner := there.owners.get(key)) is not None:
+    if key is not None and (owner := existing.owners.get(key)) is not None:
         first, digest = owner
         return Existing(first) if digest == submission.digest else Conflict(first)
     if task.queue in txn.switched_off(Switch.INTAKE):
         return Shut(task.queue)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
-    _accept(txn, encoded, there)
+    _accept(txn, encoded, existing)
     return Inserted(task.id)
 
 
-def insert_follow_ups(txn: Txn, batch: Sequence[EncodedSubmission], there: ExistingTasks) -> None:
-    """Insert follow-up tasks, which cannot be refused: no depth and no switch is asked."""
+def insert_follow_ups(
+    txn: Txn, batch: Sequence[EncodedSubmission], existing: ExistingTasks
+) -> None:
+    """Insert follow-up tasks, which neither a full queue nor a switch can refuse."""
     for encoded in batch:
-        if there.is_new(encoded.submission.task):
-            _accept(txn, encoded, there)
+        if existing.is_new(encoded.submission.task):
+            _accept(txn, encoded, existing)
 
 
-def _accept(txn: Txn, encoded: EncodedSubmission, there: ExistingTasks) -> None:
+def _accept(txn: Txn, encoded: EncodedSubmission, existing: ExistingTasks) -> None:
     submission, task = encoded.submission, encoded.submission.task
-    there.ids.add(task.id)
+    existing.ids.add(task.id)
     if task.key is not None:
         key = task.tenant or "", task.key
-        there.owners[key] = task.id, submission.digest
+        existing.owners[key] = task.id, submission.digest
         txn.add("key_put", (*key, task.id))
     n = txn.next_task()
     place, ready, line = Place.HELD, None, None
@@ -143,15 +146,15 @@ def _accept(txn: Txn, encoded: EncodedSubmission, there: ExistingTasks) -> None:
 
 
 def expire(txn: Txn, limit: int, count_crashes: bool, alone_from: int) -> int:
-    # No worker survives a new start of its machine, and that does not count against the task.
+    # No worker survives a restart of its machine, which does not count against the task.
     taken = _lose_all(txn, txn.rows("leases_of_other_boots", txn.boot, limit), None)
     lapsed = txn.rows("leases_lapsed", txn.boot, txn.now, max(0, limit - taken))
     return taken + _lose_all(txn, lapsed, alone_from if count_crashes else None)
 
 
-def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> int:
+def _lose_all(txn: Txn, leases: Iterable[tuple[int]], alone_from: int | None) -> int:
     """Take back the leases; without ``alone_from``, no lapse counts as a crash."""
-    numbers = sorted(n for (n,) in found)
+    numbers = sorted(n for (n,) in leases)
     rows = txn.rows("records_at", json_list(numbers)) if numbers else ()
     for row in map(record_row, rows):
         task = txn.read(row)
@@ -165,9 +168,9 @@ def _lose_all(txn: Txn, found: Iterable[tuple[int]], alone_from: int | None) -> 
 
 
 def _noted_progress(txn: Txn, n: int) -> Progress | None:
-    """Return what the holder of a lease has noted of the stage that it started."""
-    found = txn.row("progress_get", n)
-    return codec.or_none(codec.decode_progress, found[0]) if found and found[0] else None
+    """Return the progress that the lease holder stored for its stage."""
+    row = txn.row("progress_get", n)
+    return codec.or_none(codec.decode_progress, row[0]) if row and row[0] else None
 
 
 def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
@@ -191,8 +194,8 @@ def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
 
 
 def promote(txn: Txn, limit: int) -> Due:
-    found = txn.rows("due_now", txn.now, limit)
-    for row in map(record_row, found):
+    rows = txn.rows("due_now", txn.now, limit)
+    for row in map(record_row, rows):
         task = txn.read(row)
         if task is None:
             set_aside(txn, row.position.n)
@@ -200,6 +203,6 @@ def promote(txn: Txn, limit: int) -> Due:
             enter(txn, task, store_moved(txn, task, row.position, DUE, due=None))
     following = txn.row("due_next")
     return Due(
-        count=len(found),
+        count=len(rows),
         next_seconds=max(0.0, following[0] - txn.now) if following else None,
     )

@@ -157,7 +157,7 @@ def stored_task(submitted: str | bytes, mutable: str | None, **columns: Any) -> 
 
 
 def counted_as(place: str, status: str, leased: int) -> tuple[str, str]:
-    """Return place and status as they count: a lease lies over what the row says."""
+    """Return the place and status that a task counts as: a lease overrides the row."""
     if not leased:
         return place, status
     before = STATUSES.get(status)
@@ -196,7 +196,7 @@ def checked_json(record: msgspec.Struct, name: str, decode: Callable[[bytes], ob
     return body
 
 
-# -- events: without what the row says already, the task and its version
+# -- events, without the task and the version, which the row has
 
 _FACTS = {kind: (name, attrgetter(*kind.__struct_fields__[2:])) for name, kind in ev.KINDS.items()}
 
@@ -223,7 +223,7 @@ def started_event(task_id: str, version: int, at: float, worker: str, fence: int
     )
 
 
-# -- what stages left behind
+# -- results and data of stages
 
 
 def pack_stage(stage: StageRecord) -> tuple[Any, ...]:
@@ -231,15 +231,17 @@ def pack_stage(stage: StageRecord) -> tuple[Any, ...]:
 
 
 class StageBodies(NamedTuple):
+    """The stored results of stages, the task's result, and its data."""
+
     stages: tuple[StageRecord, ...] = ()
     result: bytes | None = None
     data: bytes | None = None
 
 
 def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> StageBodies:
-    """Return the bodies that a task's writes have left; a later one replaces an earlier."""
+    """Return the bodies that a task's writes stored; a later one replaces an earlier one."""
     stages: dict[int, StageRecord] = {}
-    found, kept = None, None
+    task_result, last_data = None, None
     for stage, result, outcome, data in rows:
         if stage is not None:
             index, name, seconds, run, epoch = msgspec.json.decode(stage)
@@ -248,9 +250,9 @@ def bodies_of(rows: Iterable[tuple[str | None, ...]]) -> StageBodies:
                 index=index, name=name, result=body,
                 duration_seconds=seconds, run=run, epoch=epoch, undo=undo,
             )  # fmt: skip
-        found, kept = outcome or found, data or kept
+        task_result, last_data = outcome or task_result, data or last_data
     return StageBodies(
         tuple(stages[index] for index in sorted(stages)),
-        None if found is None else found.encode(),
-        None if kept is None else kept.encode(),
+        None if task_result is None else task_result.encode(),
+        None if last_data is None else last_data.encode(),
     )

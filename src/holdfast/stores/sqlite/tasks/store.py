@@ -1,7 +1,8 @@
 """The task part of the SQLite store: every write goes to the one writer.
 
-Below the class stand the transitions: each is compared, then written whole, or answered with what
-is there instead. Submissions are in `queue.py`, leases in `claim.py`.
+The functions below the class apply transitions: each is compared with the stored record, and then
+written as a whole, or answered with the record. Submissions are in `queue.py`, leases in
+`claim.py`.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ class SqliteTasks:
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
-        asked = claiming.ClaimRequest(
+        claim_request = claiming.ClaimRequest(
             worker=worker,
             request=request,
             queues=queues,
             limit=limit,
             lease_seconds=lease_seconds,
         )
-        work = partial(claiming.claim, asked=asked, empty=self._empty_claims)
+        work = partial(claiming.claim, claim_request=claim_request, empty=self._empty_claims)
         return await self._door().writer.do(work, weight=limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
@@ -125,14 +126,14 @@ def apply(txn: Txn, batch: Sequence[EncodedTransition]) -> list[Outcome]:
     ids = [write.transition.after.id for write in batch]
     rows = txn.positions(ids)
     follows = [follow_up for write in batch for follow_up in write.follows]
-    there = ExistingTasks(txn, follows) if follows else None
+    existing = ExistingTasks(txn, follows) if follows else None
     txn.load_tenants(_tenants_left(batch), lines=True)
     pairs = zip(batch, ids, strict=True)
-    return [_apply(txn, write, rows.get(id), there) for write, id in pairs]
+    return [_apply(txn, write, rows.get(id), existing) for write, id in pairs]
 
 
 def _tenants_left(batch: Sequence[EncodedTransition]) -> set[str]:
-    """The tenants whose lines may go on."""
+    """Return the tenants whose lines may advance."""
     return {
         name
         for write in batch
@@ -141,7 +142,7 @@ def _tenants_left(batch: Sequence[EncodedTransition]) -> set[str]:
 
 
 def _apply(
-    txn: Txn, write: EncodedTransition, row: TaskPosition | None, there: ExistingTasks | None
+    txn: Txn, write: EncodedTransition, row: TaskPosition | None, existing: ExistingTasks | None
 ) -> Outcome:
     transition = write.transition
     if row is not None and row.n in txn.written:
@@ -155,8 +156,8 @@ def _apply(
     if transition.not_if_busy and txn.must_wait(transition.after.tenant, row.n):
         return Busy(_record(txn, row) or transition.before)
     after = _write_transition(txn, row, write)
-    if there is not None:
-        insert_follow_ups(txn, write.follows, there)
+    if existing is not None:
+        insert_follow_ups(txn, write.follows, existing)
     return Applied(after)
 
 
@@ -186,11 +187,11 @@ def _may_write(row: TaskPosition, transition: Transition) -> bool:
 def _answer_refused(txn: Txn, row: TaskPosition | None, transition: Transition) -> Outcome:
     """Answer a repeated write as the first was answered, and any other as stale."""
     if row is None:
-        found, task = txn.row("tombstone_request", transition.task_id), None
+        last_request, task = txn.row("tombstone_request", transition.task_id), None
     else:
-        found = txn.row("journal_request", row.n, transition.after.version)
+        last_request = txn.row("journal_request", row.n, transition.after.version)
         task = _record(txn, row)
-    if found is not None and found[0] == transition.request:
+    if last_request is not None and last_request[0] == transition.request:
         return Applied(task or transition.after)
     return Stale(task)
 

@@ -1,4 +1,4 @@
-"""SQLite behind the TriggerStore port."""
+"""The trigger part of the SQLite store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.stores.sqlite.triggers.rows import readable, trigger_of
 from holdfast.stores.sqlite.triggers.verbs import Lent
 from holdfast.stores.triggers import StoredTriggers, TriggerFilter
 
-LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+LOOK_LIMIT = 1000  # records compared for one page, even if few of them match
 
 
 class SqliteTriggers(StoredTriggers):
@@ -77,39 +77,39 @@ class SqliteTriggers(StoredTriggers):
         return await opened.readers.do(partial(find_due, now=now, upto=due_by, limit=limit))
 
 
-def find_one(look: ReadView, trigger_id: str) -> Trigger | None:
-    found = look.row("trigger_of", trigger_id)
-    return trigger_of(found[3]) if found else None
+def find_one(view: ReadView, trigger_id: str) -> Trigger | None:
+    row = view.row("trigger_of", trigger_id)
+    return trigger_of(row[3]) if row else None
 
 
-def find_due(look: ReadView, now: AsOf, upto: float, limit: int) -> list[Trigger]:
-    rows = [(at, id, body) for id, at, body in look.rows("triggers_due", upto, limit)]
-    rows += [(at, id, body) for id, at, _, body in look.rows("triggers_lapsed", *now, upto, limit)]
-    found = (readable(trigger_id, body) for _, trigger_id, body in sorted(rows))
-    return [trigger for trigger in islice(found, limit) if trigger is not None]
+def find_due(view: ReadView, now: AsOf, upto: float, limit: int) -> list[Trigger]:
+    rows = [(at, id, body) for id, at, body in view.rows("triggers_due", upto, limit)]
+    rows += [(at, id, body) for id, at, _, body in view.rows("triggers_lapsed", *now, upto, limit)]
+    triggers = (readable(trigger_id, body) for _, trigger_id, body in sorted(rows))
+    return [trigger for trigger in islice(triggers, limit) if trigger is not None]
 
 
-def find_all(look: ReadView, wanted: TriggerFilter, limit: int, after: str) -> TriggerPage:
-    """The narrowest index is walked, the rest is compared on the way."""
+def find_all(view: ReadView, wanted: TriggerFilter, limit: int, after: str) -> TriggerPage:
+    """Walk the narrowest index, and compare each trigger with the filter."""
     seen_limit = max(limit + 1, LOOK_LIMIT)
-    found: list[Trigger] = []
+    triggers: list[Trigger] = []
     seen, last = 0, ""
-    for trigger_id, body in islice(_walk(look, wanted, after, seen_limit), seen_limit):
+    for trigger_id, body in islice(_walk(view, wanted, after, seen_limit), seen_limit):
         trigger = readable(trigger_id, body)
         if trigger and wanted.matches(trigger):
-            if len(found) == limit:
-                return TriggerPage(triggers=tuple(found), cursor=found[-1].id)
-            found.append(trigger)
+            if len(triggers) == limit:
+                return TriggerPage(triggers=tuple(triggers), cursor=triggers[-1].id)
+            triggers.append(trigger)
         seen, last = seen + 1, trigger_id
-    return TriggerPage(triggers=tuple(found), cursor=last if seen == seen_limit else None)
+    return TriggerPage(triggers=tuple(triggers), cursor=last if seen == seen_limit else None)
 
 
-def _walk(look: ReadView, wanted: TriggerFilter, after: str, limit: int) -> Iterator[Any]:
+def _walk(view: ReadView, wanted: TriggerFilter, after: str, limit: int) -> Iterator[Any]:
     if wanted.declared:
-        return look.iterate("triggers_declared", after, limit)
+        return view.iterate("triggers_declared", after, limit)
     if wanted.tenant is not None:
-        return look.iterate("triggers_of_tenant", wanted.tenant, after, limit)
+        return view.iterate("triggers_of_tenant", wanted.tenant, after, limit)
     if len(wanted.statuses) == len(TriggerStatus):
-        return look.iterate("triggers_any", after, limit)
-    parts = [look.iterate("triggers_of_status", status, after, limit) for status in wanted.statuses]
+        return view.iterate("triggers_any", after, limit)
+    parts = [view.iterate("triggers_of_status", status, after, limit) for status in wanted.statuses]
     return merge(*parts, key=itemgetter(0))

@@ -27,7 +27,7 @@ from holdfast.stores.sqlite.transaction import Txn, json_list
 from holdfast.stores.sqlite.triggers.rows import body_of, columns_of, readable
 
 EVER = float("inf")
-# A running task has a lease, and its row says where it was before: ready.
+# The row of a running task still has the place ready; only the lease shows that it runs.
 UNFINISHED = frozenset(Place) - STOPPED
 
 replace = msgspec.structs.replace
@@ -41,8 +41,8 @@ class Lent(msgspec.Struct, frozen=True):
 
 
 def save(txn: Txn, trigger: Trigger) -> Trigger:
-    found = txn.row("trigger_of", trigger.id)
-    version = found[0] if found else trigger.version
+    row = txn.row("trigger_of", trigger.id)
+    version = row[0] if row else trigger.version
     saved = replace(trigger, version=version + 1)
     put_all(txn, [(saved, body_of(saved))])
     return saved
@@ -54,7 +54,7 @@ def put_all(txn: Txn, written: Sequence[tuple[Trigger, str]]) -> None:
     times = [columns.at for columns, _ in rows if columns.at is not None]
     if times:
         first = txn.row("triggers_first")
-        # A service sleeps until the first time of all at most: a later one does not concern it.
+        # A service sleeps at most until the first fire time of all, so a later one wakes nobody.
         if first is None or min(times) < first[0]:
             txn.topics.add(Topic.DUE)
     txn.run_each("trigger_put", [(*columns, body) for columns, body in rows])
@@ -85,9 +85,9 @@ def lend_one(txn: Txn, trigger_id: str, lent: Lent) -> DueTriggers:
 
 
 def lend_due(txn: Txn, lent: Lent, upto: float | None, limit: int) -> DueTriggers:
-    found = _free(txn, txn.wall if upto is None else upto, limit)
+    free = _free(txn, txn.wall if upto is None else upto, limit)
     return DueTriggers(
-        triggers=tuple(_lend(txn, found, lent)),
+        triggers=tuple(_lend(txn, free, lent)),
         next_seconds=next_seconds(
             txn, txn.row("triggers_first"), txn.row("triggers_first_lease"), now=txn.wall
         ),
@@ -107,7 +107,7 @@ def _free(txn: Txn, upto: float, limit: int) -> list[tuple[Trigger, bool]]:
     for _, trigger_id, body, failed in sorted(rows)[:limit]:
         trigger = readable(trigger_id, body)
         if trigger is None or trigger.status not in LEASE:
-            txn.run("trigger_set_aside", trigger_id)  # else each claim would meet it
+            txn.run("trigger_set_aside", trigger_id)  # otherwise each claim would read it again
         else:
             free.append((trigger, failed))
     return free
@@ -161,7 +161,7 @@ def apply(
 
 
 class TriggerBatch:
-    """A batch of changes, and all that they are compared with, read at once."""
+    """A batch of changes, and the rows that they are compared with, read at once."""
 
     def __init__(self, txn: Txn, batch: Sequence[EncodedTriggerChange], depth_limit: int) -> None:
         self._txn, self._depth_limit = txn, depth_limit
@@ -172,9 +172,9 @@ class TriggerBatch:
         tasks = [u for write in batch if (u := write.change.unless_unfinished) is not None]
         self._unfinished: set[str] = set()
         if tasks:
-            found = txn.rows("unfinished_among", json_list(tasks), json_list(UNFINISHED))
-            self._unfinished.update(task_id for (task_id,) in found)
-        self._there = ExistingTasks(txn, [task for write in batch for task in write.tasks])
+            rows = txn.rows("unfinished_among", json_list(tasks), json_list(UNFINISHED))
+            self._unfinished.update(task_id for (task_id,) in rows)
+        self._existing = ExistingTasks(txn, [task for write in batch for task in write.tasks])
         self.written: list[tuple[Trigger, str]] = []
 
     def apply(self, write: EncodedTriggerChange) -> TriggerOutcome:
@@ -190,7 +190,7 @@ class TriggerBatch:
         return self._write(write)
 
     def _version(self, trigger_id: str) -> int | None:
-        """Return the stored version; 0: there is none, None: it is unreadable and stays."""
+        """Return the stored version: 0 if there is none, None if it is unreadable and stays."""
         stored = self._triggers.get(trigger_id)
         if stored is None:
             return None if trigger_id in self._triggers else 0
@@ -199,7 +199,7 @@ class TriggerBatch:
     def _without_room(self, tasks: Sequence[EncodedSubmission]) -> str | None:
         """Return a queue that cannot take all of the tasks."""
         submitted = [encoded.submission.task for encoded in tasks]
-        needed = Counter(task.queue for task in submitted if self._there.is_new(task))
+        needed = Counter(task.queue for task in submitted if self._existing.is_new(task))
         for queue, count in needed.items():
             is_shut = queue in self._txn.switched_off(Switch.INTAKE)
             if is_shut or self._txn.depth(queue) + count > self._depth_limit:
@@ -209,8 +209,8 @@ class TriggerBatch:
     def _write(self, write: EncodedTriggerChange) -> Changed:
         audit = write.change.audit
         submitted = (encoded.submission.task for encoded in write.tasks)
-        self._unfinished.update(task.id for task in submitted if self._there.is_new(task))
-        tasks = [insert_one(self._txn, n, self._depth_limit, self._there) for n in write.tasks]
+        self._unfinished.update(task.id for task in submitted if self._existing.is_new(task))
+        tasks = [insert_one(self._txn, n, self._depth_limit, self._existing) for n in write.tasks]
         after = with_last_task(write.change, tasks)
         self._triggers[after.id] = after
         body = write.body if after is write.change.after else body_of(after)

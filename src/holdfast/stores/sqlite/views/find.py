@@ -1,4 +1,4 @@
-"""Tasks are found by filter: the narrowest index is walked, and each record is compared.
+"""Finding tasks by filter: the narrowest index is walked, and each record is compared.
 
 Pages are in the order of ids. Where several parts of an index match, they are walked side by
 side and merged; rows are read as they are needed.
@@ -18,10 +18,10 @@ from holdfast.ports import Filter, Page
 from holdfast.stores.sqlite.file.readers import ReadView
 from holdfast.stores.sqlite.tasks.records import RecordRow, readable, record_row
 
-LOOK_LIMIT = 1000  # records compared for one page, however few of them match
+LOOK_LIMIT = 1000  # records compared for one page, even if few of them match
 GROUPS_LIMIT = 200  # parts of an index walked side by side; with more, all tasks are walked
-DATED_LIMIT = 50_000  # ids of a span of time put in order; with more, matches are not rare
-TOP = "\U0010ffff"  # behind every id
+DATED_LIMIT = 50_000  # ids of a time span that are sorted; with more, matches are not rare
+TOP = "\U0010ffff"  # greater than every id
 EVER = float("inf")
 
 Rows = Iterator[RecordRow]
@@ -29,16 +29,16 @@ Rows = Iterator[RecordRow]
 
 def find(view: ReadView, where: Filter, limit: int, cursor: str | None) -> Page:
     seen_limit = max(limit + 1, LOOK_LIMIT)
-    found: list[Task] = []
+    tasks: list[Task] = []
     seen, last = 0, ""
     for row in islice(newest(view, where, cursor or TOP, seen_limit), seen_limit):
         task = readable(row)
         if task is not None and where.matches(task):
-            if len(found) == limit:
-                return Page(tasks=tuple(found), cursor=found[-1].id)
-            found.append(task)
+            if len(tasks) == limit:
+                return Page(tasks=tuple(tasks), cursor=tasks[-1].id)
+            tasks.append(task)
         seen, last = seen + 1, row.position.id
-    return Page(tasks=tuple(found), cursor=last if seen == seen_limit else None)
+    return Page(tasks=tuple(tasks), cursor=last if seen == seen_limit else None)
 
 
 def newest(view: ReadView, where: Filter, before: str, limit: int) -> Rows:
@@ -61,7 +61,7 @@ def newest(view: ReadView, where: Filter, before: str, limit: int) -> Rows:
 
 
 def _merge_pages(parts: Iterable[Rows]) -> Rows:
-    """Merge the pages; a running task is found twice, also under the status that it had before."""
+    """Merge the pages; a running task may come twice, also under the status before its claim."""
     rows = merge(*parts, key=attrgetter("position.id"), reverse=True)
     return (next(same) for _, same in groupby(rows, key=attrgetter("position.id")))
 

@@ -25,8 +25,8 @@ _decode_counts = msgspec.json.Decoder(tuple[int, ...]).decode
 def observe(txn: Txn, batch: Sequence[Timings]) -> None:
     for new in batch:
         key = new.type, new.stage, new.outcome
-        found = txn.row("timings_of", *key)
-        last, seconds = (_decode_counts(found[0]), found[1]) if found else ((), 0.0)
+        row = txn.row("timings_of", *key)
+        last, seconds = (_decode_counts(row[0]), row[1]) if row else ((), 0.0)
         counts = [a + b for a, b in zip_longest(last, new.counts, fillvalue=0)]
         txn.run("timings_put", *key, codec.encode(counts).decode(), seconds + new.total_seconds)
 
@@ -113,10 +113,10 @@ def errors(view: ReadView, limit: int) -> list[ErrorGroup]:
 
 def _all_errors(view: ReadView) -> Iterator[str]:
     """Yield each cause, stepping from one to the next past all the tasks between them."""
-    found = view.row("error_next", "")
-    while found is not None:
-        yield found[0]
-        found = view.row("error_next", found[0])
+    row = view.row("error_next", "")
+    while row is not None:
+        yield row[0]
+        row = view.row("error_next", row[0])
 
 
 def _count(view: ReadView, error: str) -> int:

@@ -69,13 +69,13 @@ class SqliteViews:
 
 def _tasks(view: ReadView, ids: Sequence[str]) -> list[Task | None]:
     rows = map(record_row, view.rows("records_of", json_list(ids)))
-    found = {row.position.id: readable(row) for row in rows}
-    return [found.get(task_id) for task_id in ids]
+    tasks = {row.position.id: readable(row) for row in rows}
+    return [tasks.get(task_id) for task_id in ids]
 
 
 def _row(view: ReadView, task_id: str) -> RecordRow | None:
-    found = view.row("record_of", task_id)
-    return record_row(found) if found else None
+    row = view.row("record_of", task_id)
+    return record_row(row) if row else None
 
 
 def _peeks(view: ReadView, ids: Sequence[str]) -> list[Peek | None]:
@@ -85,8 +85,8 @@ def _peeks(view: ReadView, ids: Sequence[str]) -> list[Peek | None]:
 def _peek(view: ReadView, task_id: str) -> Peek | None:
     if row := _row(view, task_id):
         task = readable(row)
-        found = view.row("outcome_get", row.position.n)
-        result = found[0] if found else None
+        outcome = view.row("outcome_get", row.position.n)
+        result = outcome[0] if outcome else None
     elif buried := view.row("tombstone_get", task_id):
         task, result = codec.or_none(codec.decode_task, buried[0]), buried[1]
     else:
@@ -137,12 +137,12 @@ def _decode_events(task_id: str, version: int, events: str) -> Iterator[Event]:
 
 def _checkpoint(view: ReadView, task_id: str) -> Checkpoint | None:
     row = _row(view, task_id)
-    found = view.row("checkpoint_get", row.position.n) if row else None
-    if row is None or found is None:
+    stored = view.row("checkpoint_get", row.position.n) if row else None
+    if row is None or stored is None:
         return None
     stages = bodies_of(view.rows("bodies_get", row.position.n)).stages
     return msgspec.structs.replace(
-        ckpt.decode(found[0].encode()),
+        ckpt.decode(stored[0].encode()),
         stage_durations={s.name: round(s.duration_seconds * 1000) for s in stages},
     )
 
