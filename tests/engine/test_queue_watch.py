@@ -1,5 +1,6 @@
 """A queue that nobody serves is mentioned in the log when a task is submitted to it."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -33,6 +34,18 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.name == "holdfast.queues"]
 
 
+async def heard_of_a_worker(app: Holdfast) -> None:
+    while not await app.store.views.workers(live_within_seconds=60):
+        pass
+
+
+async def checked(app: Holdfast) -> None:
+    """Wait until the checks that submits have started are done."""
+    watch = app._queue_watch
+    assert watch is not None
+    await asyncio.gather(*watch._checks)
+
+
 async def test_it_is_said_once_for_each_queue(
     app: Holdfast, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -60,9 +73,9 @@ async def test_the_queues_that_are_served_are_named(
 ) -> None:
     caplog.set_level(logging.WARNING)
     async with app.running():
-        while not await app.store.views.workers(live_within_seconds=60):
-            pass  # until its worker was heard of
+        await heard_of_a_worker(app)
         await submit(app)
+        await checked(app)  # before the worker leaves
     assert said(caplog) == [NOBODY.format("mial", "default")]
 
 
@@ -82,7 +95,9 @@ async def test_nothing_is_said_of_a_queue_that_another_process_serves(
     caplog.set_level(logging.WARNING)
     other = Holdfast(f"sqlite:///{tmp_path}/holdfast.db")
     async with other.running(queues=("mial",)), app:
+        await heard_of_a_worker(app)
         await submit(app)
+        await checked(app)  # before the worker leaves
     assert said(caplog) == []
 
 
