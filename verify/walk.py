@@ -49,8 +49,8 @@ QUIET_SECONDS = 0.1  # after a walk: what it began in other threads is done then
 PATIENCE_SECONDS = 30.0
 END = "walk_roads"
 FILES_MAX = {  # of the engine, on each road
-    "sqlite": {"submit": 16, "stage": 21, "resume": 18, "request": 23},
-    "redis": {"submit": 17, "stage": 24, "resume": 18, "request": 28},
+    "sqlite": {"submit": 16, "stage": 21, "resume": 17, "request": 23},
+    "redis": {"submit": 17, "stage": 24, "resume": 17, "request": 28},
 }
 CALLS = {  # in holdfast and in all, before the modules were put into rooms
     "sqlite": {"submit": (114, 209), "stage": (292, 497)},

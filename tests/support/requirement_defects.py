@@ -86,7 +86,7 @@ DEFECTS = (
     Defect(
         "P8",
         "src/holdfast/engine/query.py",
-        "return await self._store().views.checkpoint(task.id) is not None",
+        "return await self._slot.require().views.checkpoint(task.id) is not None",
         "return task.last_completed >= 0",
         "tests/engine/test_query.py::test_has_checkpoint_reads_the_checkpoint_and_not_the_record",
     ),

@@ -23,7 +23,7 @@ from holdfast.engine.handle import Handle
 from holdfast.engine.operations import retention
 from holdfast.engine.operations.backup import back_up
 from holdfast.engine.operations.checkpoints import Checkpoints
-from holdfast.engine.operations.control import Control
+from holdfast.engine.operations.control import NOT_OPEN, Control, StoreSlot
 from holdfast.engine.operations.queues import Queues
 from holdfast.engine.operations.retention import Pruned, PruneTerms
 from holdfast.engine.operations.tenants import Tenants
@@ -33,7 +33,7 @@ from holdfast.engine.plans.create import Plans
 from holdfast.engine.query import Query
 from holdfast.engine.queue_watch import QueueWatch
 from holdfast.engine.store_url import open_store
-from holdfast.engine.submit import NOT_OPEN, Submitter
+from holdfast.engine.submit import Submitter
 from holdfast.engine.triggers.schedules import Schedules
 from holdfast.engine.visibility import WHOLE, Sight
 from holdfast.engine.workers import end_worker, worker_options
@@ -91,6 +91,7 @@ class Holdfast:
         if given.deliveries and deliveries.can_deliver(self.hooks):
             self.registry.add_internal(delivery)
         self.notifier = Notifier(self, delivery, tuple(self.hooks.hooks.values()))
+        self._slot = StoreSlot()
         self._wire(clock or SystemClock(), chance or random.SystemRandom())
         self.checkpoints = Checkpoints(self, APP)
         self.plan = Plans(self, APP)
@@ -100,7 +101,6 @@ class Holdfast:
         self.tenants = Tenants(self, APP)
         self.on_progress: Callable[[TaskProgress], None] | None = None  # volatile, own workers only
         self.degraded = False  # on the memory store because the real one was out of reach
-        self._store: Store | None = None
         self._waiters: Waiters | None = None
         self._queue_watch: QueueWatch | None = None
         self._submitter = submitter = Submitter(self)
@@ -112,16 +112,14 @@ class Holdfast:
 
     def _wire(self, clock: Clock, chance: random.Random) -> None:
         self.clock, self.chance = clock, chance
-        self.control = Control(lambda: self.store, clock, chance, APP)
-        self.query = Query(lambda: self.store, self.control, clock.now)
+        self.control = Control(self._slot, clock, chance, APP)
+        self.query = Query(self._slot, self.control, clock.now)
 
     # -- opening
 
     @property
     def store(self) -> Store:
-        if self._store is None:
-            raise HoldfastError(NOT_OPEN)
-        return self._store
+        return self._slot.store or self._slot.require()
 
     @property
     def is_open(self) -> bool:
@@ -130,7 +128,8 @@ class Holdfast:
     @property
     def in_memory(self) -> bool:
         """Return whether the store is in this process alone: given so, or as the fallback."""
-        return self._store is not None and self._store.url == MemoryStore.url
+        store = self._slot.store
+        return store is not None and store.url == MemoryStore.url
 
     @property
     def waiters(self) -> Waiters:
@@ -153,13 +152,13 @@ class Holdfast:
         return self
 
     def _attach(self, store: Store, waiters: Callable[[Store], Waiters] = Waiters) -> None:
-        self._store = store = notifying(store, self.notifier)
+        self._slot.store = store = notifying(store, self.notifier)
         self._waiters = waiters(store)
         self._submitter.open(store, self._queue_watch)
 
     def _detach(self) -> None:
         self._submitter.close()
-        self._store = self._waiters = self._queue_watch = None
+        self._slot.store = self._waiters = self._queue_watch = None
 
     async def __aexit__(self, *_: object) -> None:
         self._opened -= 1

@@ -12,10 +12,10 @@ from holdfast.domain.errors import PlanNotFound, SerialisationError, TaskNotFoun
 from holdfast.domain.task.task import Progress, Task
 from holdfast.engine.handle import Info, info_of
 from holdfast.engine.operations import transitions
-from holdfast.engine.operations.control import Control
+from holdfast.engine.operations.control import Control, StoreSlot
 from holdfast.engine.operations.transitions import TransitionPage, Window
 from holdfast.engine.plans.handle import PlanInfo, info
-from holdfast.ports import Filter, Store, TenantView
+from holdfast.ports import Filter, TenantView
 
 
 class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +26,8 @@ class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query:
-    def __init__(
-        self, store: Callable[[], Store], control: Control, now: Callable[[], float]
-    ) -> None:
-        self._store = store
+    def __init__(self, slot: StoreSlot, control: Control, now: Callable[[], float]) -> None:
+        self._slot = slot
         self._control = control
         self._now = now
 
@@ -38,7 +36,7 @@ class Query:
         return status
 
     async def query_task_status_by_tenants(self, tenants: Sequence[str]) -> list[TenantStatus]:
-        store = self._store()
+        store = self._slot.require()
         views = await store.views.tenants([names.normalise(tenant) for tenant in tenants])
         tasks = await store.views.load([view.active for view in views if view.active])
         active = {task.id: task for task in tasks if task is not None}
@@ -55,7 +53,7 @@ class Query:
 
     async def _progress(self, task: Task) -> Progress | None:
         """Return the progress of a task that runs; any other has none."""
-        detail = await self._store().views.detail(task.id) if task.lease else None
+        detail = await self._slot.require().views.detail(task.id) if task.lease else None
         return detail.progress if detail else None
 
     async def _checkpoint_is_there(self, task: Task) -> bool:
@@ -63,12 +61,12 @@ class Query:
         if task.last_completed < 0:
             return False
         try:
-            return await self._store().views.checkpoint(task.id) is not None
+            return await self._slot.require().views.checkpoint(task.id) is not None
         except SerialisationError:
             return True  # a checkpoint that cannot be read exists all the same
 
     async def query_plan_status(self, plan_id: str) -> PlanInfo:
-        [plan] = await self._store().plans.load([names.normalise(plan_id)])
+        [plan] = await self._slot.require().plans.load([names.normalise(plan_id)])
         if plan is None:
             raise PlanNotFound(plan_id)
         return info(plan, now=self._now())
@@ -86,7 +84,7 @@ class Query:
         """List the transitions of one task, or of the tasks that match, with who made each.
 
         ``since`` and ``until`` are seconds since the epoch."""
-        store, window = self._store(), Window(since=since, until=until)
+        store, window = self._slot.require(), Window(since=since, until=until)
         if task is not None:
             return await transitions.of_task(store, task, window, limit=limit, cursor=cursor)
         given = where or Filter()
@@ -104,7 +102,7 @@ class Query:
         from_checkpoint: bool = True,
         force: bool = False,
     ) -> Task:
-        [view] = await self._store().views.tenants([names.normalise(tenant)])
+        [view] = await self._slot.require().views.tenants([names.normalise(tenant)])
         if view.active is None:
             raise TaskNotFound(f"of tenant {tenant}")
         return await self._control.retry(

@@ -24,6 +24,7 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.task.trace import is_traceparent
 from holdfast.domain.task.transition import Insertion, Submission
 from holdfast.engine.handle import Handle
+from holdfast.engine.operations.control import NOT_OPEN
 from holdfast.engine.plans.create import Planned
 from holdfast.engine.queue_watch import QueueWatch
 from holdfast.engine.refusal_log import RefusalLog
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from holdfast.engine.core import Holdfast
 
 PART = 200  # tasks of one call in one insert
-NOT_OPEN = "the app is not open: use 'async with app:' or app.running()"
 
 
 class SubmitTerms(TypedDict, total=False):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.clock import new_id
-from holdfast.domain.errors import Refused, StoreError, TaskNotFound
+from holdfast.domain.errors import HoldfastError, Refused, StoreError, TaskNotFound
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.state import Command
@@ -19,21 +19,35 @@ from holdfast.runtime.compare_and_swap import compare_and_swap
 
 log = logging.getLogger("holdfast.plans")
 
+NOT_OPEN = "the app is not open: use 'async with app:' or app.running()"
+
 Decision = Callable[[Task, OperatorRequest], Transition]
 
 
+class StoreSlot:
+    """The store of an app while the app is open; everything that needs it shares the slot."""
+
+    __slots__ = ("store",)
+
+    def __init__(self) -> None:
+        self.store: Store | None = None
+
+    def require(self) -> Store:
+        if self.store is None:
+            raise HoldfastError(NOT_OPEN)
+        return self.store
+
+
 class Control:
-    def __init__(
-        self, store: Callable[[], Store], clock: Clock, chance: random.Random, by: By
-    ) -> None:
-        self._store = store
+    def __init__(self, slot: StoreSlot, clock: Clock, chance: random.Random, by: By) -> None:
+        self._slot = slot
         self._clock = clock
         self._chance = chance
         self._by = by
 
     def acting_as(self, actor: str, origin: str = "") -> Control:
         by = actor_named(actor, origin)
-        return Control(self._store, self._clock, self._chance, by)
+        return Control(self._slot, self._clock, self._chance, by)
 
     async def pause(self, task_id: str, *, reason: str = "") -> Task:
         return await self._ask(task_id, Command.PAUSE, operate.pause, reason)
@@ -77,7 +91,7 @@ class Control:
         return (await self._load(task_id)).can(command)
 
     async def _ask(self, task_id: str, command: Command, decision: Decision, reason: str) -> Task:
-        store = self._store()
+        store = self._slot.require()
         ask = new_request(
             self._by, reason, now=self._clock.now(), request=new_id(self._clock, self._chance)
         )
@@ -98,7 +112,7 @@ class Control:
         return written
 
     async def _load(self, task_id: str) -> Task:
-        [task] = await self._store().views.load([task_id])
+        [task] = await self._slot.require().views.load([task_id])
         if task is None:
             raise TaskNotFound(task_id)
         return task
@@ -108,6 +122,6 @@ class Control:
         if task.plan is None:
             return
         try:
-            await self._store().plans.wake([task.plan])
+            await self._slot.require().plans.wake([task.plan])
         except StoreError as error:  # what was asked for is done
             log.warning("plan %s was not woken for task %s: %s", task.plan, task.id, error)
