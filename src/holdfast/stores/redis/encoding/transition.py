@@ -242,9 +242,11 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
     after = transition.after
     match word:
         case b"applied":
-            place, due = facts
+            place, due, order = facts
             due_at = float(due) if due else None
-            return Applied(replace(after, place=_PLACES[place], due=due_at, lease=None))
+            number = int(order) if order else after.order  # none: its holder knows the record
+            moved = replace(after, place=_PLACES[place], due=due_at, order=number, lease=None)
+            return Applied(moved)
         case b"stayed" if facts[0] is None:  # only the end of the lease may be new to its holder
             return Applied(_until(after, facts[1]))
         case b"gone":

@@ -173,7 +173,7 @@ local function apply(t)
   if t.follows then follow_ups.accept_all(t.follows) end
   if t.next == NEXT.gone then return {NEXT.gone} end
   if t.next == NEXT.settled then return NEXT.settled end
-  if t.next ~= NEXT.stay then return {'applied', r.place, r.due or ''} end
+  if t.next ~= NEXT.stay then return {'applied', r.place, r.due or '', r.order or ''} end
   if known then return {'stayed', false, call('ZSCORE', K.leases, t.id)} end
   return {'stayed', shown(t.id)}
 end
