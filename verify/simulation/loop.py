@@ -221,7 +221,8 @@ class VirtualClock:
         self.offset_seconds = 0.0
 
     def now(self) -> float:
-        return START_NOW - START_STEADY + self._loop.time() + self.offset_seconds
+        now = START_NOW - START_STEADY + self._loop.time() + self.offset_seconds
+        return round(now, 6)  # Redis stores times to the microsecond
 
     def steady(self) -> float:
         return self._loop.time()
