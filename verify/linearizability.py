@@ -260,8 +260,9 @@ class StoreModel:
 
     def state(self) -> Hashable:
         tasks = _now(self._store.views.find(Filter(), limit=1_000)).tasks
-        queues = tuple((name, *waiting) for name, waiting in self._store.state.ready.items())
-        return *map(repr, tasks), *sorted(queues)
+        state = self._store.state
+        queues = sorted({*state.ready, *state.taken_back})
+        return *map(repr, tasks), *((queue, *state.queued_ids(queue)) for queue in queues)
 
 
 def _now(call: Coroutine[Any, Any, T]) -> T:

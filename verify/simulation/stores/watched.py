@@ -140,7 +140,7 @@ class WatchedStore(MemoryStore):
     def _in_place(self, task: Task) -> Iterable[Breach]:
         """Check that a task is in exactly one place (I1), its tenant's line moves (L3), only one
         runs (I2)."""
-        queued = task.id in self.state.ready[task.queue]
+        queued = self.state.is_queued(task)
         if queued != (task.place is Place.READY):
             yield "I1", f"it is {task.place} and {'in' if queued else 'not in'} its queue"
         if (task.lease is not None) != (task.place is Place.LEASED):

@@ -38,7 +38,7 @@ def _beside_the_tasks(state: MemoryState) -> list[Finding]:
 
 def _of_task(state: MemoryState, task: Task) -> list[tuple[str, str, str]]:
     said = []
-    queued = task.id in state.ready[task.queue]
+    queued = state.is_queued(task)
     tenant = state.tenants[task.tenant] if task.tenant else None
     lined = tenant is not None and (task.order, task.id) in tenant.line
     if not fits(task.status, task.place):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -86,7 +86,8 @@ class MemoryState:
         self.bodies: dict[str, TaskBodies] = {}
         self.tombstones: dict[str, Tombstone] = {}
         self.keys: dict[tuple[str | None, str], str] = {}
-        self.ready: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)
+        self.ready: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self.taken_back: defaultdict[str, dict[str, int]] = defaultdict(dict)  # id, order
         self.tenants: defaultdict[str, TenantQueue] = defaultdict(TenantQueue)
         self.workers: dict[str, tuple[Beat, float]] = {}
         self.claims: dict[str, tuple[str, list[Claimed]]] = {}
@@ -191,9 +192,22 @@ class MemoryState:
     def take_out(self, task: Task) -> None:
         """Take the task out of the queue or line it waits in."""
         if task.place is Place.READY:
-            self.ready[task.queue].pop(task.id, None)
+            self.leave_queue(task)
         elif task.place is Place.LINE and task.tenant is not None:
             self.tenants[task.tenant].line.remove((task.order, task.id))
+
+    def is_queued(self, task: Task) -> bool:
+        return task.id in self.ready[task.queue] or task.id in self.taken_back[task.queue]
+
+    def leave_queue(self, task: Task) -> None:
+        self.ready[task.queue].pop(task.id, None)
+        self.taken_back[task.queue].pop(task.id, None)
+
+    def queued_ids(self, queue: str) -> Iterator[str]:
+        """Yield the ids of a queue; tasks taken back come first, in the order of their submits."""
+        taken_back = self.taken_back[queue]
+        yield from sorted(taken_back, key=taken_back.__getitem__)
+        yield from self.ready[queue]
 
     def moved_on(self, task: Task) -> bool:
         if task.tenant is None or task.fence == 0:

@@ -51,18 +51,16 @@ class MemoryTasks:
             claimed = []
             for queue in (q for q in queues if not self._state.is_off(Switch.CLAIMING, q)):
                 for task_id in self._claimable(queue, limit - len(claimed)):
-                    del self._state.ready[queue][task_id]
-                    claimed.append(
-                        self._hand_out(self._state.tasks[task_id], worker, lease_seconds)
-                    )
+                    task = self._state.tasks[task_id]
+                    self._state.leave_queue(task)
+                    claimed.append(self._hand_out(task, worker, lease_seconds))
             self._state.claims[worker] = (request, claimed)
             return claimed
 
     def _claimable(self, queue: str, limit: int) -> list[str]:
         """Return the first tasks in a queue, without those of tenants that are held."""
-        free = (
-            i for i in self._state.ready[queue] if not self._is_held(self._state.tasks[i].tenant)
-        )
+        queued = self._state.queued_ids(queue)
+        free = (i for i in queued if not self._is_held(self._state.tasks[i].tenant))
         return list(islice(free, limit))
 
     def _is_held(self, tenant: str | None) -> bool:
@@ -249,9 +247,8 @@ class MemoryTasks:
             ran_by=task.lease.owner,
         )
         self._state.bodies[task.id].progress = None
-        # To the head: it has waited once, and its tenant's line waits with it.
-        self._state.ready[task.queue][moved.id] = None
-        self._state.ready[task.queue].move_to_end(moved.id, last=False)
+        # Before what is ready: it has waited once, and its tenant's line waits with it.
+        self._state.taken_back[task.queue][moved.id] = moved.order
         self._state.signals.notify(Topic.READY)
 
     async def promote(self, *, limit: int) -> Due:

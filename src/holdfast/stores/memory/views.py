@@ -134,9 +134,9 @@ class MemoryViews:
                 ),
                 refused=dict(self._state.refused),
                 heads={
-                    q: self._state.tasks[next(iter(ids))]
-                    for q, ids in self._state.ready.items()
-                    if ids
+                    queue: self._state.tasks[first]
+                    for queue in {*self._state.ready, *self._state.taken_back}
+                    if (first := next(self._state.queued_ids(queue), None)) is not None
                 },
                 now=self._state.now(),
                 checkpoints=sum(

@@ -2,8 +2,8 @@
 -- ARGV 2 the switch and the name, 3 what is kept of it (empty: it is set back), 4 the entry to
 -- write down (empty: another partition does), 5 the end that it must have passed to be set back
 -- (empty: any). Answers 1 if it stood otherwise; one that is over stood for nothing.
--- uses: numbers server switch_end foreign_keys full_memory record time active_task write_batch
--- keys: audit back meta switches
+-- uses: server switch_end foreign_keys full_memory record time active_task write_batch
+-- keys: audit back switches
 -- constants: PLACE.ready
 
 local switch, setting, entry, only = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -14,7 +14,7 @@ local function let_go(tenant)
   local active = tenant and active_of(tenant)
   local r = active and read(active)
   if r and r.place == PLACE.ready and not r.entry then
-    follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
+    follow('ZADD', K.back(r.queue), r.order, r.id)
   end
 end
 

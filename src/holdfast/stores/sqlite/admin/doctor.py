@@ -126,7 +126,7 @@ def _examine(view: Source, seen: Callable[[int], None] | None) -> Iterator[Compl
         position = row.at
         given.include(
             task=position.n,
-            ready=abs(position.ready or 0),
+            ready=position.ready or 0,
             fence=max(position.fence, position.lease_fence or 0),
         )
         yield from _of_task(view, row)

@@ -32,6 +32,8 @@ from holdfast.stores.sqlite.transaction import Txn, json_list
 
 Key = tuple[str, str]  # tenant, key
 
+FIRST_NUMBER = -(1 << 62)  # in a queue, before all that were ever given out
+
 
 class EncodedSubmission(msgspec.Struct, frozen=True, gc=False):
     """A submission and its record, encoded before the writer's time is spent on it."""
@@ -174,7 +176,7 @@ def _noted_progress(txn: Txn, n: int) -> Progress | None:
 
 
 def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
-    """Put a task whose lease was lost at the front of its queue, because it has already waited."""
+    """Put a task whose lease was lost before all ready ones, because it has already waited."""
     after = store_moved(
         txn,
         task,
@@ -189,7 +191,7 @@ def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
         ran_by=task.lease.owner if task.lease else task.ran_by,
     )
     txn.leave_place(row, task.tenant)
-    txn.put(task, task.place, after, mutable_json(after), ready=-txn.next_ready())
+    txn.put(task, task.place, after, mutable_json(after), ready=FIRST_NUMBER + task.order)
     txn.topics.add(Topic.READY)
 
 

@@ -1,6 +1,6 @@
 -- A lease that is over.
--- uses: lists numbers server foreign_keys write_batch tenant_lock record_changes store_moves
--- keys: back leases meta
+-- uses: lists numbers foreign_keys write_batch tenant_lock record_changes store_moves
+-- keys: back leases
 -- constants: PLACE.leased PLACE.ready
 
 -- Returns whether a lost lease is a crash: its stage had begun, and from so many crashes on, alone.
@@ -12,7 +12,8 @@ local function is_crash(r, crashes, alone_from)
   return noted.begun == position and (crashes < alone_from or noted.alone == true)
 end
 
--- Puts a task whose lease has lapsed first in its queue. Its entry stays pending with the old holder.
+-- Puts a task whose lease has lapsed before those that were only ready, in the order of submits.
+-- Its entry stays pending with the old holder.
 local function lose_lease(r, to, event, alone_from)
   if not to[r.status] then return false end
   local crashes = tonumber(r.crashes or '0') or 0
@@ -26,7 +27,7 @@ local function lose_lease(r, to, event, alone_from)
   add(changes, 'lapses', whole((tonumber(r.lapses or '0') or 0) + 1))
   add(changes, 'interrupted', 'true', 'place', PLACE.ready, 'ranBy', r.leaseOwner or '')
   set(r, changes)
-  follow('ZADD', K.back(r.queue), whole(-call('HINCRBY', K.meta, 'lost', 1)), r.id)
+  follow('ZADD', K.back(r.queue), r.order, r.id)
   count(r.queue, PLACE.leased, -1)
   count(r.queue, PLACE.ready, 1)
   count_lock(r, -1)
