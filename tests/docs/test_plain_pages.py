@@ -8,12 +8,15 @@ import pytest
 from tests.support.docs.prose import sentences, words
 from tests.support.source_tree import ROOT, files_under, text_of
 
-WORDS_MAX = 30
+WORDS_MAX = 29
+# Sentences that are still longer. The numbers only fall.
+LONG_LEFT = {"docs/performance.md": 23, "docs/metrics.md": 1, "docs/api.md": 1}
 DOCS = ROOT / "docs"
 PAGES = sorted(
     page
-    for page in (ROOT / "README.md", *files_under(DOCS, ".md"))
-    if not page.is_relative_to(DOCS / "internals")
+    for page in files_under(ROOT, ".md")
+    if page.name == "README.md"
+    or (page.is_relative_to(DOCS) and not page.is_relative_to(DOCS / "internals"))
 )
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -32,10 +35,10 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_sentence_has_more_than_thirty_words(page: Path) -> None:
+def test_every_sentence_has_fewer_than_thirty_words(page: Path) -> None:
     long = [one for one in sentences(text_of(page)) if words(one) > WORDS_MAX]
     said = "\n".join(f"{words(one)} words: {one}" for one in long)
-    assert not long, f"\n{said}"
+    assert len(long) <= LONG_LEFT.get(name_of(page), 0), f"\n{said}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -53,7 +56,11 @@ def test_every_page_and_heading_that_a_page_links_to_exists(page: Path) -> None:
     ("page", "expected"),
     [
         ("One sentence. Another\nover two lines.", ["One sentence.", "Another over two lines."]),
-        ("- an item\n- another\n\n| a | table |\n", ["an item", "another"]),
+        (
+            "- an item\n- another\n\n| a | b |\n|---|---|\n",
+            ["an item", "another", "a", "b"],
+        ),
+        ("| `a|b` waits. It ends. | \\| |", ["X waits.", "It ends.", "\\|"]),
         ("```sh\nno prose\n```\nSee [that page](x.md) and `some code`.", ["See that page and X."]),
         ("# Heading\n\n**Bold.** It is e.g. plain.", ["Bold.", "It is e.g. plain."]),
         ("**Index:** [`one`](a.md) ·\n[`two`](b.md).", ["Index:", "X", "X."]),
