@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_
 .PHONY: snapshots help venv demo test test-full test-wheel-redis checked collected lint types format lock sim mutants chaos chaos-long bench check-bench bench-redis clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(CORE_READY) ## watch tasks survive a killed worker
 	@$(BIN)/holdfast demo
@@ -40,7 +40,7 @@ demo: $(CORE_READY) ## watch tasks survive a killed worker
 test: checked $(REDIS_READY) $(POSTGRES_READY) ## lint, types and the quick tests
 	@$(PYTEST) -m "not slow"
 
-test-full: checked $(REDIS_READY) $(POSTGRES_READY) ## the same, with the slow tests, on each Redis that is there
+test-full: checked $(REDIS_READY) $(POSTGRES_READY) ## the same with the slow tests, on every Redis found
 	@$(PYTEST)
 	@$(if $(REDIS_READY),,$(MAKE) --no-print-directory test-wheel-redis)
 
@@ -62,40 +62,40 @@ lint: $(DEV_READY) ## check rules and formatting
 types: $(DEV_READY) ## check types
 	@$(BIN)/mypy --no-error-summary
 
-format: $(DEV_READY) ## format the code and mend what can be mended
+format: $(DEV_READY) ## format the code, and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
 sim: $(DEV_READY) $(if $(filter redis,$(STORE)),$(REDIS_READY)) ## simulate faults from seeds (SEEDS=200 STORE=redis)
 	@$(BIN)/python -m verify.simulation --seeds $(SEEDS) --shadow $(or $(STORE),memory)
 
-snapshots: $(DEV_READY) $(REDIS_READY) ## write the surface that users see anew, and show what has changed
+snapshots: $(DEV_READY) $(REDIS_READY) ## rewrite the snapshots of what users see
 	@$(BIN)/python -m tests.surface
 
-mutants: $(DEV_READY) $(REDIS_READY) ## break the rules on purpose: every break must be caught
+mutants: $(DEV_READY) $(REDIS_READY) ## break rules on purpose: a test must catch each
 	@$(BIN)/python -m verify.mutants $(if $(STORE),--store $(STORE))
 
 chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost (STORE=redis)
 	@$(BIN)/python -m verify.chaos $(if $(STORE),--store $(STORE)) $(if $(ONLY),--only $(ONLY))
 
-chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills for each store; writes docs/reliability.md
+chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills per store; writes docs/reliability.md
 	@for store in $(or $(STORE),sqlite redis); do \
 		$(BIN)/python -m verify.chaos --long --store $$store \
 			--report docs/reliability.md || exit 1; done
 
-bench: $(DEV_READY) $(REDIS_READY) ## measure ourselves and our peers, 50 minutes (QUICK=1: five; ONLY=plans,triggers)
+bench: $(DEV_READY) $(REDIS_READY) ## measure us and our peers, 50 minutes (QUICK=1: 5)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(PEERS),--peers $(PEERS)) $(if $(RUNS),--runs $(RUNS))
 
-check-bench: $(DEV_READY) $(REDIS_READY) ## has a ratio of ours to the floor got worse?
+check-bench: $(DEV_READY) $(REDIS_READY) ## check whether our speed relative to bare writes got worse
 	@$(BIN)/python -m bench.harness.guard
 
-bench-redis: $(DEV_READY) $(REDIS_READY) ## measure memory and script times with a million waiting tasks
+bench-redis: $(DEV_READY) $(REDIS_READY) ## measure Redis with a million waiting tasks
 	@$(BIN)/python -m bench.redis_growth
 
 venv: $(DEV_READY) $(REDIS_READY) $(POSTGRES_READY) ## set up .venv only
 
-lock: ## write requirements/*.txt and those of the peers anew (UPGRADE=1 takes newer versions)
+lock: ## rewrite all lock files (UPGRADE=1: newer versions)
 	@$(CHECK_PYTHON)
 	@test -x $(LOCK)/bin/uv || \
 		{ "$(PYTHON)" -m venv $(LOCK) && $(LOCK)/bin/python -m pip install -qq $(UV); }
@@ -113,8 +113,8 @@ COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 -
 	$(if $(UPGRADE),--upgrade)
 
 clean: ## remove .venv, .venv-bench, caches and build output
-	@rm -rf $(VENV) $(LOCK) .venv-bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} +
+	@rm -rf $(VENV) $(LOCK) .venv-bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis
+	@find bench examples src tests verify -type d -name __pycache__ -prune -exec rm -rf {} +
 
 define CHECK_PYTHON
 command -v "$(PYTHON)" >/dev/null || \
