@@ -1,4 +1,4 @@
-"""The layers of the source, held by reading its imports. Imports point down:
+"""The layers of the source, held by reading its imports, and its folders. Imports point down:
 
 server   cli   integrations   testing       edges: of each other, cli and integrations import server
          insight   notify                   what people are shown, and told
@@ -22,6 +22,7 @@ import pytest
 
 from tests.support.source_tree import (
     PACKAGE,
+    ROOT,
     Breach,
     assert_none,
     calls_of,
@@ -78,6 +79,17 @@ CODE_LOADING_MODULES = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "
 CODE_LOADING_CALLS = {"__import__", "importlib.import_module", "importlib.__import__"}
 LOADER = PACKAGE / "cli" / "loader.py"  # `holdfast worker app:app` names a module on purpose
 
+# Folders without a folder in tests/, each with the tests that run its code. The list only shrinks.
+TESTED_ELSEWHERE = {
+    "testing/contract": "tests/stores, where every store runs the contract",
+    "verify/golden": "tests/stores/test_golden.py, which opens the stores that it wrote",
+    "verify/simulation/actors": "tests/verify/simulation/test_world.py",
+    "stores/redis/triggers": "tests/stores/redis/plans",
+    "stores/redis/views": "tests/stores/redis/tasks/test_reads.py",
+    "stores/sqlite/tasks": "tests/stores/sqlite/test_contract.py",
+    "stores/sqlite/views": "tests/stores/sqlite/test_queries.py",
+}
+
 
 def test_every_import_points_down() -> None:
     assert_none(
@@ -95,6 +107,18 @@ def test_every_top_level_module_has_a_place_in_the_layers() -> None:
         Breach(path, 1, f"{layer_of(path)} is in no layer: enter it in MAY_IMPORT")
         for path in python_files()
         if layer_of(path) not in MAY_IMPORT
+    )
+
+
+def test_every_folder_of_the_source_has_a_folder_of_tests() -> None:
+    tested = {path.parent for path in files_under(ROOT / "tests") if is_test(path)}
+    assert_none(
+        Breach(folder, 0, f"no test is in tests/{name}")
+        for folder, name in folders_of_the_source()
+        if not any(place.is_relative_to(ROOT / "tests" / name) for place in tested)
+        and not any(
+            name == left_out or name.startswith(f"{left_out}/") for left_out in TESTED_ELSEWHERE
+        )
     )
 
 
@@ -189,6 +213,18 @@ def test_an_import_is_read_in_any_of_its_forms(source: str, module: str) -> None
 def may_import(path: Path) -> set[str]:
     allowed = MAY_IMPORT.get(layer_of(path), set())
     return allowed | SHOWN_AND_TOLD | LOADED if path == COMPOSITION_ROOT else allowed
+
+
+def folders_of_the_source() -> set[tuple[Path, str]]:
+    """Return each folder with modules, and the name that its folder of tests has."""
+    modules = [path for path in python_files() if path.name != "__init__.py"]
+    package = {(path.parent, str(path.parent.relative_to(PACKAGE))) for path in modules}
+    verify = files_under(ROOT / "verify", ".py")
+    return package | {(path.parent, str(path.parent.relative_to(ROOT))) for path in verify}
+
+
+def is_test(path: Path) -> bool:
+    return path.name.startswith("test_") and path.suffix == ".py"
 
 
 def python_files(layer: str = "") -> Iterator[Path]:
