@@ -68,8 +68,9 @@ def settings() -> list[str]:
 
 
 def loggers() -> list[str]:
-    fields = [f"field {name}" for name in source.fields_of_log_calls()]
-    return lines([*(f"logger {name}" for name in source.loggers()), *fields])
+    """Return our loggers, and the fields of a JSON log line."""
+    fields = {*inside.fields_of_a_log_line(), *source.fields_of_log_calls()}
+    return lines([*(f"logger {n}" for n in source.loggers()), *(f"field {n}" for n in fields)])
 
 
 def metrics() -> list[str]:

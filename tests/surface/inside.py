@@ -1,12 +1,16 @@
 """All that the snapshots read from inside the package, so that one file follows its modules."""
 
+import json
+import logging
 import pkgutil
+import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from typing import Any
 
+import structlog
 from typer.main import get_command
 
 import holdfast
@@ -18,19 +22,22 @@ from holdfast.domain.error_text import qualified_name
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.plan import events as plan_events
 from holdfast.domain.plan.plan import MemberState, OnHalt, PlanCommand, PlanStatus, TenantConflict
+from holdfast.domain.redaction import USUAL
 from holdfast.domain.task import events
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import FailureKind
 from holdfast.domain.trigger.trigger import Misfire, Overlap, TriggerCommand, TriggerStatus
+from holdfast.observe import logs
 from holdfast.observe.alerts import SEVERITIES
 from holdfast.observe.families import FAMILIES
-from holdfast.ports import Kept, Switch
+from holdfast.ports import Kept, Switch, scope
 from holdfast.server import Service, bare_api
 from holdfast.server.auth.tokens import Role
 from holdfast.server.http.problems import status_of
 from holdfast.stores.redis.keys import GROUP, TEMPLATES
 from holdfast.stores.redis.keys import TYPES as KEY_TYPES
+from tests.support.task_records import task
 
 TOOLS = "holdfast.testing"
 
@@ -71,6 +78,21 @@ KEYS = {template: KEY_TYPES.get(name, "") for name, template in TEMPLATES.items(
 
 
 ALERTS = SEVERITIES
+
+
+def fields_of_a_log_line() -> list[str]:
+    """Return the fields of the JSON line of an error that is logged inside a stage."""
+    stage = scope.Scope(record=task(trace_id="trace-1"), stage="one")
+    token = scope.current.set(stage)
+    try:
+        raise ValueError("no luck")
+    except ValueError:
+        record = logging.LogRecord("shop", logging.ERROR, "", 1, "failed", (), sys.exc_info())
+        line = logs.formatter("json", USUAL).format(record)
+    finally:
+        scope.current.reset(token)
+        structlog.reset_defaults()  # the formatter has configured it for this process
+    return list(json.loads(line))
 
 
 @cache

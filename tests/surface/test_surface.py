@@ -9,12 +9,20 @@ import pytest
 
 from tests.surface import snapshots, source
 from tests.surface.every import QUICK
+from tests.surface.inside import fields_of_a_log_line
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_nothing_of_the_surface_went_or_came(name: str) -> None:
     said = snapshots.difference(name, QUICK[name]())
     assert not said, said
+
+
+def test_the_fields_of_a_log_line_are_held_as_the_page_of_logs_lists_them() -> None:
+    listed = ["ts", "level", "logger", "event", "task", "type", "stage", "attempt", "tenant"]
+    assert fields_of_a_log_line() == [*listed, "trace", "exception"]
+    held = {line.removeprefix("field ") for line in snapshots.kept("loggers") if "field" in line}
+    assert held == {*fields_of_a_log_line()}
 
 
 def test_every_logger_has_a_name_that_is_written_out() -> None:
