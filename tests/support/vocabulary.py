@@ -1,4 +1,4 @@
-"""Names and docstrings that a newcomer stumbles over, which `test_tidy` allows none of.
+"""Names and docstrings that a newcomer stumbles over. `test_tidy` allows none, or ever fewer.
 
 `python -m tests.support.vocabulary` lists them all.
 """
@@ -12,9 +12,10 @@ from pathlib import Path
 from tests.support.source_tree import PACKAGE, ROOT, Breach, files_under, nodes_of, tree_of
 
 BENCH = ROOT / "bench"
+TESTS = ROOT / "tests"
 FOLDERS = (PACKAGE, ROOT / "verify", BENCH)
 PEERS = BENCH / "peers"  # each adapter lives in an environment of its own, and may repeat a name
-SOURCE_SUFFIXES = (".py", ".lua", ".sql")
+SOURCE_SUFFIXES = (".py", ".lua", ".sql", ".js", ".ts", ".css", ".html")
 FOLDER_FILES = 20
 NOUNS_IN_ING = {"firing", "tracing"}  # of a trigger; of calls through services
 
@@ -32,6 +33,8 @@ Of Off In Into On Onto At By To From For With Without Within Over Under Above Be
 Among Behind Beside Before After During Through About Against Towards Upon Like Beyond Out Up
 """
 DANGLING = frozenset(f"{PRONOUNS} {CONJUNCTIONS} {PREPOSITIONS}".split())
+# These may stand before a noun ("One look at both."); "A" or the noun itself says more.
+VAGUE = frozenset("One Ones Another Other Others Some Such Same Not Here There".split())
 LABEL = re.compile(r"(``[^`]+``|None):")  # "``tokens``: beside …" is half a sentence
 
 IRREGULAR = """
@@ -47,8 +50,8 @@ any some same such own mine theirs here there so as of for by
 PARTICIPLES_AND_PRONOUNS = frozenset(f"{IRREGULAR} {POINTING}".split())
 
 
-def source_files() -> list[Path]:
-    return [path for folder in FOLDERS for path in files_under(folder, ".py")]
+def source_files(*folders: Path) -> list[Path]:
+    return [path for folder in folders or FOLDERS for path in files_under(folder, ".py")]
 
 
 def doubled_classes() -> list[Breach]:
@@ -70,14 +73,26 @@ def doubled_classes() -> list[Breach]:
 def gerund_modules() -> list[Breach]:
     return [
         Breach(path, 1, f"{path.stem}: a module is named by the thing in it, a noun")
-        for path in source_files()
-        if path.stem.endswith("ing") and path.stem not in NOUNS_IN_ING
+        for path in source_files(*FOLDERS, TESTS)
+        if path.stem.endswith("ing") and path.stem.removeprefix("test_") not in NOUNS_IN_ING
     ]
 
 
-def docstrings() -> Iterator[tuple[Path, int, str]]:
+def gerund_aliases() -> list[Breach]:
+    """Modules that an import gives a name in -ing, which no module may have."""
+    return [
+        Breach(path, node.lineno, f"import {item.name} as {item.asname}: a module is a noun")
+        for path in source_files(*FOLDERS, TESTS)
+        for node in nodes_of(path)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for item in node.names
+        if item.asname and item.asname.endswith("ing") and item.asname not in NOUNS_IN_ING
+    ]
+
+
+def docstrings(*folders: Path) -> Iterator[tuple[Path, int, str]]:
     """Yield every docstring with its file and line."""
-    for path in source_files():
+    for path in source_files(*folders):
         for node in nodes_of(path):
             if isinstance(
                 node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -85,11 +100,23 @@ def docstrings() -> Iterator[tuple[Path, int, str]]:
                 yield path, 1 if isinstance(node, ast.Module) else node.lineno, text
 
 
-def dangling_docstrings() -> list[Breach]:
+def dangling_docstrings(*folders: Path) -> list[Breach]:
     return [
         Breach(path, line, f"a docstring that opens with {opener!r} cannot be read alone")
-        for path, line, text in docstrings()
+        for path, line, text in docstrings(*folders)
         if (opener := dangling_opener(text))
+    ]
+
+
+def dangling_test_docstrings() -> list[Breach]:
+    return dangling_docstrings(TESTS)
+
+
+def vague_docstrings() -> list[Breach]:
+    return [
+        Breach(path, line, f"a docstring that opens with {opener!r} does not say of what")
+        for path, line, text in docstrings()
+        if (opener := text.split(maxsplit=1)[0]) in VAGUE
     ]
 
 
@@ -101,11 +128,11 @@ def dangling_opener(docstring: str) -> str | None:
     return word[1] if word and word[1] in DANGLING else None
 
 
-def dangling_functions() -> list[Breach]:
+def dangling_functions(*folders: Path) -> list[Breach]:
     """Functions named by a bare participle or pronoun; properties may be adjectives."""
     return [
         Breach(path, node.lineno, f"{node.name}(): say what it does to what")
-        for path in source_files()
+        for path in source_files(*folders)
         for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and not _is_property(node)
@@ -113,10 +140,14 @@ def dangling_functions() -> list[Breach]:
     ]
 
 
+def dangling_test_functions() -> list[Breach]:
+    return dangling_functions(TESTS)
+
+
 def full_folders() -> list[Breach]:
     files = Counter(
         path.parent
-        for folder in FOLDERS
+        for folder in (*FOLDERS, TESTS)
         for path in files_under(folder, *SOURCE_SUFFIXES)
         if path.name != "__init__.py"
     )
@@ -149,6 +180,10 @@ def main() -> None:
         dangling_docstrings,
         dangling_functions,
         full_folders,
+        gerund_aliases,
+        vague_docstrings,
+        dangling_test_docstrings,
+        dangling_test_functions,
     ):
         breaches = sorted(count())
         print(f"\n{count.__name__}: {len(breaches)}", *breaches, sep="\n  ")
