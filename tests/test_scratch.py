@@ -1,4 +1,4 @@
-"""Where tests keep their files."""
+"""The folder for files of tests."""
 
 import os
 import tempfile

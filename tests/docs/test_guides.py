@@ -103,7 +103,7 @@ def test_killed_and_started_again_it_goes_on_behind_what_is_done(peer: str, tmp_
 
 
 def bank_keys(shop: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Those with which the bank is asked."""
+    """Return the keys with which the bank is asked."""
     keys: list[str] = []
 
     def ask_bank(number: int, key: str) -> str:
@@ -234,7 +234,7 @@ def note(did: list[str], what: str) -> Any:
 async def test_a_stage_may_submit_a_task_of_its_own_and_a_replay_makes_no_second(
     holdfast_engine: MakeEngine,
 ) -> None:
-    """What stands in the guides for child workflows."""
+    """The guides recommend this instead of child workflows."""
     app = Holdfast()
     ran: list[int] = []
 

@@ -42,7 +42,7 @@ ID = re.compile(r"\b[PCSTQ]\d{1,2}\b")
 
 
 def text(part: str) -> str:
-    """What stands under this heading, up to the next of its level."""
+    """Return the text under this heading, up to the next heading of its level."""
     page = PAGE.read_text(encoding="utf-8")
     level = re.search(rf"^(#+) {re.escape(part)}$", page, re.MULTILINE)
     assert level is not None, part

@@ -1,4 +1,4 @@
-"""What docs/internals/requirements.md says to type, typed in its order into a system that runs."""
+"""The commands of docs/internals/requirements.md, typed in their order into a system that runs."""
 
 import os
 import re
@@ -216,7 +216,7 @@ class Walk:
         )
 
     def _get(self, path: str) -> Answer:
-        """On a line of its own: one that is kept is closed when nobody has spoken for a while."""
+        """Send a request on a new connection, because the service closes idle ones."""
         return self._serving.ask("GET", path)
 
     def _filled(self, command: str) -> str:

@@ -178,7 +178,7 @@ def token_blocks() -> list[str]:
 
 @pytest.mark.parametrize("block", token_blocks())
 def test_the_lines_that_make_a_token_do_so_as_they_stand(block: str, tmp_path: Path) -> None:
-    """In a shell that knows nothing of the service but these lines."""
+    """The lines run in a shell that knows nothing else of the service."""
     kept = tmp_path / "tokens.json"
     lines = block.replace("/etc/holdfast/tokens.json", str(kept)) + "\necho made: $TOKEN"
     done = subprocess.run(
@@ -195,7 +195,7 @@ def test_the_lines_that_make_a_token_do_so_as_they_stand(block: str, tmp_path: P
 
 
 def test_a_text_that_names_a_command_on_tokens_names_their_file() -> None:
-    """Where nothing has set HOLDFAST_TOKENS the command would end with exit code 2."""
+    """The command would end with exit code 2 where HOLDFAST_TOKENS is not set."""
     assert len(token_blocks()) == 3
     named = [span for page in pages() for span in spans(page) if span.startswith(TOKENS)]
     assert len(named) > 5

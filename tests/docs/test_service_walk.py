@@ -41,7 +41,7 @@ def serve_line() -> str:
 
 
 class Walker:
-    """At the service that the page's own line starts."""
+    """A person who types the lines of the page at the service that its own line starts."""
 
     def __init__(self, folder: Path) -> None:
         setting, _, *args = shlex.split(serve_line())
@@ -114,7 +114,7 @@ def walker(tmp_path: Path) -> Iterator[Walker]:
 
 
 def the_one_at_work(walker: Walker, line: str, status: str) -> str | None:
-    """None: the task is over."""
+    """Return the process that runs the task, or None if the task is over."""
 
     def looked() -> list[str | None]:
         workers = walker.do(line)["workers"]
@@ -131,7 +131,7 @@ def outcomes(walker: Walker) -> list[str]:
 
 
 def killed_at_work(walker: Walker, lines: list[str]) -> Any:
-    """What the task came to, whose worker was killed; None: it was over before."""
+    """Return the outcome of the task whose worker was killed, or None if it was over before."""
     submit, status, workers, kill, again = lines
     walker.known["ID"] = walker.do(submit)["taskId"]
     walker.until(status, "processing")

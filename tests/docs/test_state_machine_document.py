@@ -90,7 +90,7 @@ async def test_state_transition_only_from_executor(
 
     @flow.stage(name="only")
     async def only(ctx: Context, order: object) -> str:
-        """While the executor holds the task, everybody else tries to complete it."""
+        """Everybody else tries to complete the task while the executor holds it."""
         (running,) = await store.views.load([ctx.task_id])
         assert running is not None
         done = decide.Done(result=b'"forged"', data={}, started_at=0.0, duration_seconds=0.0)

@@ -14,7 +14,7 @@ from verify.servers import RedisServer
 
 
 class Place:
-    """Where one store's records are: opened again, it is another process's store."""
+    """A place for the records of one store: opened again, it is another process's store."""
 
     def __init__(self, kind: str, clock: ManualClock, make: Callable[[], Store]) -> None:
         self.kind, self.clock, self._make = kind, clock, make

@@ -94,7 +94,7 @@ class Load:
             await asyncio.to_thread(pause.wait, PAUSE_SECONDS / 10)
 
     async def more_are_done(self, number: int) -> None:
-        """So many of those that are accepted from now on."""
+        """Wait until so many of the tasks that are accepted from now on are done."""
         since = len(self.accepted)
 
         async def enough() -> bool:
@@ -139,7 +139,7 @@ class Load:
 
 
 def cut_off(replica: RedisServer, primary: RedisServer) -> None:
-    """From now on the replica gets nothing: its primary does not let it in any more."""
+    """Cut the replica off: its primary no longer lets it in."""
     with replica.client() as client:
         client.config_set("masteruser", "nobody")
         client.config_set("masterauth", "wrong")

@@ -1,4 +1,4 @@
-"""What the code of a Lua file uses, read from the code itself."""
+"""The names that a Lua file uses, read from its code."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class StartMongo(Protocol):
 
 @pytest.fixture(scope="session")
 def mongo_url() -> Iterator[str]:
-    """Of a server that is never killed: keep to a ``mongo_database`` of your own."""
+    """Yield the URL of a server that is never killed: keep to a ``mongo_database`` of your own."""
     named = os.environ.get(URL_VARIABLE)
     if named:
         yield named

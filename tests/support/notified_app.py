@@ -27,7 +27,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 def hooks_file(folder: Path, **hooks: dict[str, Any]) -> Path:
-    """With a secret for callbacks; secrets of hooks are there unless said otherwise."""
+    """Write a hooks file with a secret for callbacks and, unless given otherwise, for each hook."""
     lines = ["[callbacks]", f"secret = {json.dumps(FILE_SECRET)}"]
     for name, given in hooks.items():
         lines.append(f"[hooks.{name}]")
@@ -73,7 +73,7 @@ async def submit(app: Holdfast, name: str, payload: Any = "you", **terms: Any) -
 
 
 def told(seen: Seen, secret: str = SECRET, *, now: float | None = None) -> dict[str, Any]:
-    """What was said, if the signature is good."""
+    """Return the message that a receiver has seen, if its signature is good."""
     verify(secret, seen.headers, seen.body, now=now)
     found: dict[str, Any] = msgspec.json.decode(seen.body)
     return found
@@ -100,6 +100,6 @@ def hook(receiver: Receiver, *events: str, path: str = "/", **more: Any) -> dict
 
 
 def with_paths(receiver: Receiver, engine: Engine) -> list[tuple[str, dict[str, Any]]]:
-    """What hooks were told, and where."""
+    """Return the messages to hooks, each with its path."""
     said = all_told(receiver, engine, HOOK_SECRET)
     return [(seen.path, one) for seen, one in zip(receiver.seen, said, strict=True)]

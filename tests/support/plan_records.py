@@ -23,7 +23,7 @@ LEASE = Lease(owner="w-1", fence=3, id="lease-1", until=NOW + 30)
 
 
 def plan(status: PlanStatus = PlanStatus.RUNNING, **fields: Any) -> Plan:
-    """Of four tasks in two waves, unless said otherwise."""
+    """Return a plan of four tasks in two waves, unless given otherwise."""
     waves = fields.get("waves", (1, 4))
     defaults: dict[str, Any] = {
         "id": "upgrade-7",

@@ -25,7 +25,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> str:
-    """Of a database that is empty now; the next test has the same one, emptied again."""
+    """Return the URL of a database that is empty now; the next test empties it again."""
     with psycopg.connect(postgres_server.url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")

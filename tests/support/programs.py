@@ -25,7 +25,7 @@ def loaded(path: Path, name: str) -> ModuleType:
 
 
 def run_python(folder: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """In that folder, with these settings and none from outside."""
+    """Run Python in that folder, with these settings and none from outside."""
     outside = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
     return subprocess.run(
         [sys.executable, *words],
@@ -64,7 +64,7 @@ def complaints_in_rounds(name: str, folder: Path) -> Iterator[list[int]]:
 
 
 def said_by_mypy(*programs: Path, beside: Path) -> str:
-    """As it is for a user who has none of our settings; programs may lie in a folder beside."""
+    """Return what mypy reports without our settings; programs may import from ``beside``."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary"),

@@ -66,7 +66,7 @@ class Racer:
         self.known += [claimed.task for claimed in claims]
 
     async def move(self) -> None:
-        """As a holder, or as one that was: from a record that may be old."""
+        """Write as a holder, or as a former one, from a record that may be old."""
         held = [task for task in self.known if task.lease is not None]
         if held:
             await self.write(self.decided(self.chance.choice(held)))
@@ -122,7 +122,7 @@ class Racer:
 async def race_on(
     store: Store, name: str, seed: int, *, racers: int, steps: int
 ) -> list[Operation]:
-    """So many clients on one event loop."""
+    """Race so many clients on one event loop."""
     history: list[Operation] = []
     clients = [Client(store, f"{name}.{n}", history) for n in range(racers)]
     await asyncio.gather(
@@ -149,7 +149,7 @@ def race_in_threads(stores: list[Store], seed: int, *, racers: int, steps: int) 
 
 
 def race_on_sqlite(path: Path, name: str, seed: int, racers: int, steps: int) -> list[Operation]:
-    """For a process of its own: opens the file, races, closes it."""
+    """Open the file, race and close it: the whole work of a process."""
     return asyncio.run(_race_alone(SqliteStore(path, CLOCK), name, seed, racers, steps))
 
 

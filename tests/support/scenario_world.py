@@ -62,7 +62,7 @@ class Process(Running):
         return self._life.pid
 
     def close(self) -> None:
-        """As an operator would: what it started ends with it."""
+        """Stop the service as an operator would; all that it started ends with it."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -78,7 +78,7 @@ class Process(Running):
         return self._log.read_text()
 
     def until_said(self, pattern: str) -> str:
-        """What the pattern's group has found."""
+        """Wait for output that matches the pattern, and return its group."""
 
         def look() -> re.Match[str] | None:
             assert self._life is not None
@@ -135,7 +135,7 @@ class Service:
         return self.until(task_id, lambda task: task["status"] == status, status)
 
     def until_stage(self, task_id: str, stage: str) -> None:
-        """It runs now."""
+        """Wait until the task runs this stage."""
 
         def look() -> bool:
             task = self.get(f"/api/tasks/{task_id}")
@@ -175,7 +175,7 @@ class Model:
 
 
 class World(Running):
-    """Of one scenario: a namespace, a database and an endpoint of its own on given servers."""
+    """A world for one scenario: a namespace, a database and an endpoint on given servers."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class World(Running):
         return self._documents("history")
 
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """By tenant."""
+        """Return the summaries by tenant."""
         return {one["_id"]: one for one in self._documents("summaries")}
 
     def _documents(self, collection: str) -> list[dict[str, Any]]:
@@ -246,14 +246,14 @@ class World(Running):
             return list(client[self.name][collection].find())
 
     def hold_database(self) -> None:
-        """It keeps its connections, and answers nobody."""
+        """Freeze the database: it keeps its connections, and answers nobody."""
         os.kill(self.mongo.pid, signal.SIGSTOP)
 
     def release_database(self) -> None:
         os.kill(self.mongo.pid, signal.SIGCONT)
 
     def lapse(self, task_id: str) -> None:
-        """Of one whose worker is dead: the end of its lease is now."""
+        """End the lease of a task whose worker is dead now."""
         with self.redis.client() as client:
             assert client.zadd(f"{self.name}:leases", {task_id: 1}, xx=True, ch=True) == 1
 
@@ -265,7 +265,7 @@ class World(Running):
             return set(client.zrange(f"{self.name}:queue:{name}", 0, -1))
 
     def left_over(self, tenant: str) -> dict[str, int]:
-        """What is in Redis of work that is not done."""
+        """Count the traces in Redis of work that is not done."""
         stream = f"{self.name}:queue:tasks"
         with self.redis.client() as client:
             return {
@@ -297,7 +297,7 @@ class World(Running):
 
 class StartWorld(Protocol):
     def __call__(self, redis: RedisServer | None = None, **settings: str) -> World:
-        """On the Redis of all tests if none is given, until the test ends."""
+        """Make a world that lasts until the test ends, by default on the Redis of all tests."""
 
 
 @pytest.fixture(scope="module")

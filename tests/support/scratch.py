@@ -1,4 +1,4 @@
-"""Where tests keep their files: in memory, where that has room.
+"""The folder for files of tests: in memory, if that has room.
 
 Stores and servers sync at every commit. On a disk that others use, that is a wait of
 milliseconds to seconds, thousands of times over.
@@ -13,7 +13,7 @@ ROOM_BYTES = 2 << 30  # a run takes less than half a gigabyte
 
 
 def keep_in_memory() -> None:
-    """For this process and those that it starts; who names a place (TMPDIR) gets that."""
+    """Choose memory for this process and its children, unless TMPDIR names another folder."""
     if "TMPDIR" not in os.environ and fits(MEMORY):
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None

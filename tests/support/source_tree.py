@@ -1,4 +1,4 @@
-"""What the tests about the source itself read: files, their text, their syntax trees."""
+"""The project's files, their text and their syntax trees, for tests about the source itself."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""For pages whose lines are typed: small programs in the place of those that a machine lacks."""
+"""Small programs for the lines of pages, in place of programs that a machine lacks."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def path_with_curl(folder: Path) -> str:
 
 
 def path_with_openssl(folder: Path, *, stand_in: bool) -> str:
-    """With the commands that docs/webhooks.md has; ``stand_in``: the small one in any case."""
+    """Return a PATH with the commands of docs/webhooks.md; ``stand_in`` forces the small one."""
     is_there = not stand_in and shutil.which("openssl") is not None
     return os.environ["PATH"] if is_there else _path_with("openssl", _OPENSSL, folder)
 

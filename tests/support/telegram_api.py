@@ -158,7 +158,7 @@ def _handler(api: TelegramApi) -> type[BaseHTTPRequestHandler]:
 def update(
     text: str | None, *, number: int = 1, chat: int = 4711, message: int = 17, **more: Any
 ) -> dict[str, Any]:
-    """As Telegram sends it, with what nobody asked for."""
+    """Return an update as Telegram sends it, with fields that nobody asked for."""
     sender = {"id": 4711, "is_bot": False, "first_name": "Ann", "username": "ann"}
     told = {
         "message_id": message,

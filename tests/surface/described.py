@@ -1,4 +1,4 @@
-"""What the package says of itself: its commands, settings, metrics, names and stored keys."""
+"""The surface that the package describes: commands, settings, metrics, names and stored keys."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What only the source shows: the names of loggers, variables and fields that stand in literals."""
+"""The surface that only the source shows: loggers, variables and fields in literals."""
 
 import ast
 import re

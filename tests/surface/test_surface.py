@@ -1,4 +1,4 @@
-"""What users see stays as it is: the API, the command line, settings, metrics, logs and stores.
+"""Users see no change in the API, the command line, settings, metrics, logs and stores.
 
 Each snapshot has one fact in a line. A line that goes or comes fails until it is meant.
 """

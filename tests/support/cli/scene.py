@@ -140,7 +140,7 @@ class Scene:
         )
 
     async def fail(self, task: Task, *, retry_seconds: float | None = None) -> Task:
-        """None: for good."""
+        """Fail the task: for good, or until a retry after ``retry_seconds``."""
         now = self.clock.now()
         failure = Failure(
             kind=FailureKind.STAGE,

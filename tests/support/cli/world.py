@@ -76,7 +76,7 @@ class World:
         return json.loads(result.stdout)
 
     def do(self, act: Callable[[App], Awaitable[T]]) -> T:
-        """With the file open, and no worker."""
+        """Call ``act`` with the file open, and no worker."""
 
         async def whole() -> T:
             made = App(self.url)
@@ -108,7 +108,7 @@ class World:
         asyncio.run(whole())
 
     def plan(self, plan_id: str, orders: Mapping[str, str], **terms: Any) -> None:
-        """``orders``: by tenant."""
+        """Create a plan with an order for each tenant."""
 
         async def make(made: App) -> None:
             tasks = [made.upgrade.on(order, tenant=tenant) for tenant, order in orders.items()]
@@ -130,7 +130,7 @@ class World:
         return task_id
 
     def outlive_checkpoints(self) -> None:
-        """Those that are there were saved long ago."""
+        """Make all stored checkpoints look as if they were saved long ago."""
         with closing(sqlite3.connect(self.path)) as file, file:
             long_ago = "json_set(body, '$.timestamp', '2001-01-01T00:00:00Z')"
             file.execute(f"UPDATE checkpoints SET body = {long_ago}")

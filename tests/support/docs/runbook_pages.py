@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """What begins with `- **Name:**`, up to the next of these."""
+        """Return the parts that begin with `- **Name:**`, each up to the next one."""
         found = list(PART.finditer(self.body))
         ends = [*(one.start() for one in found[1:]), len(self.body)]
         return [
@@ -63,7 +63,7 @@ def pages() -> tuple[Path, ...]:
 
 
 def entries(*names: str) -> list[Entry]:
-    """Of these pages: each heading of the third level, and what is below it."""
+    """Return each heading of the third level on these pages, with the text below it."""
     found = []
     for name in names:
         page = FOLDER / f"{name}.md"
@@ -94,12 +94,12 @@ def _is_closed(line: str) -> bool:
 
 
 def spans(page: Path) -> list[str]:
-    """What stands between backticks in the text itself, on one line."""
+    """Return the spans between backticks in the text itself, each on one line."""
     return [" ".join(span.split()) for span in SPAN.findall(FENCED.sub("", text_of(page)))]
 
 
 def words_of(line: str) -> list[str]:
-    """As a shell would split it, up to a pipe or the like."""
+    """Split a line as a shell would, up to a pipe or the like."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words = list(lexer)
@@ -153,7 +153,7 @@ def requests(page: Path) -> Iterator[Request]:
 
 
 def _body_of(words: Sequence[str]) -> str | None:
-    """None: there is none, or it is told only in part."""
+    """Return the body that a command sends, or None if it has none or only a part is shown."""
     given = [words[words.index(word) + 1] for word in DATA if word in words]
     return given[0] if given and "…" not in given[0] else None
 
@@ -170,7 +170,7 @@ def slug(heading: str) -> str:
 
 
 def links(page: Path) -> Iterator[tuple[Path, str]]:
-    """Of each link to a file of ours: the file, and the heading's name or nothing."""
+    """Yield each link to a file of ours: the file, and the heading's name or nothing."""
     for link in LINK.findall(FENCED.sub("", text_of(page))):
         if "://" not in link:
             path, _, heading = link.partition("#")

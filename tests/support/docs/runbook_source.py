@@ -1,4 +1,4 @@
-"""What the source has that a person on call may meet: read from the code, not from a list here."""
+"""Names that a person on call may meet, read from the source and not from a list here."""
 
 import ast
 import re
@@ -42,7 +42,7 @@ def codes_in(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def _places(paths: Iterable[Path]) -> dict[str, set[int]]:
-    """Of each function or class, by its name: as which of its values `code` may be given."""
+    """Return, for each function or class, the positions at which `code` may be given."""
     found: dict[str, set[int]] = {}
     for scope in (node for path in paths for node in nodes_of(path)):
         for node in ast.iter_child_nodes(scope):
@@ -99,7 +99,7 @@ def rules() -> frozenset[str]:
 
 
 def invariants() -> frozenset[str]:
-    """Those that an examination of any store may name."""
+    """Return the invariants that an examination of any store may name."""
     return frozenset(
         node.value
         for path in files_under(PACKAGE, ".py")
@@ -111,7 +111,7 @@ def invariants() -> frozenset[str]:
 
 
 def doctor_lines() -> frozenset[str]:
-    """With what a line of `holdfast doctor` begins, beside the invariants."""
+    """Return the words that a line of `holdfast doctor` may begin with, besides the invariants."""
     return frozenset(
         text
         for node in nodes_of(DOCTOR)
@@ -121,7 +121,7 @@ def doctor_lines() -> frozenset[str]:
 
 
 def parked() -> frozenset[str]:
-    """Whatever does not go on by itself, as the headings name it."""
+    """Return everything that does not continue by itself, as the headings name it."""
     return frozenset((*_tasks(), *_plans(), *_triggers(), *_switches(), *_own()))
 
 

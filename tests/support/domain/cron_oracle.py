@@ -139,7 +139,7 @@ def year_of(year: int) -> tuple[float, float]:
 
 @cache
 def wall_of(tz: str, year: int) -> list[int]:
-    """For each minute of a year in UTC, what a clock on a wall shows, in minutes since 1970."""
+    """Return what a wall clock shows at each minute of a year in UTC, in minutes since 1970."""
     zone, (begin, end) = ZoneInfo(tz), year_of(year)
 
     def ahead(second: float) -> int:
@@ -165,7 +165,7 @@ def shifts_of(tz: str, year: int) -> list[float]:
 
 
 def fire_times(expression: Expression, tz: str, year: int) -> list[float]:
-    """By the stated policy, all within a year of UTC."""
+    """Return all fire times within a year of UTC, by the stated policy."""
     begin = year_of(year)[0]
     return [begin + 60 * n for n in _firing(expression, wall_of(tz, year))]
 

@@ -1,4 +1,4 @@
-"""Where promtool is."""
+"""The program promtool, if this machine has it."""
 
 import os
 import shutil

@@ -54,7 +54,7 @@ class Parts:
         )
 
     async def sealed(self) -> list[str]:
-        """What is in the chain, which hangs together."""
+        """Return the entries of the chain, after checking that it is unbroken."""
         found = await self.chain()
         assert first_break(found.base, found.links) is None
         assert found.head == (found.links[-1].anchor if found.links else found.base)
@@ -73,7 +73,7 @@ class Parts:
         return reply
 
     async def went_back(self, number: int, meta: Any, bodies: list[bytes]) -> None:
-        """As after a failover to a replica that had only this."""
+        """Set a partition back, as after a failover to a replica that had only this."""
         await self.ask(number, "HSET", "meta", "sealed", meta or 0)
         await self.ask(number, "DEL", "audit")
         await self.ask(number, "RPUSH", "audit", *bodies)

@@ -23,7 +23,7 @@ STILL_SECONDS = 0.5  # too long for a time-out of a second, and for the beats of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """``port``: where the app connects to; ``begin`` and ``end`` return when it is so."""
+    """An outage at ``port``, where the app connects; ``begin`` and ``end`` return when done."""
 
     port: int
     begin: Callable[[], None]
@@ -72,7 +72,7 @@ def void(_: object) -> None: ...
 
 
 class Pulse:
-    """For how long at most this process, or a server that was not to be gone, stood still."""
+    """The pulse measures the longest time for which this process, or a server, stood still."""
 
     def __init__(self, port: int) -> None:
         self._longest_seconds = 0.0
@@ -158,7 +158,7 @@ async def _ended(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 def undisturbed(test: Test) -> Test:
-    """What fails while the machine stands still says nothing about us: it is tried again."""
+    """Run a test again that failed while the machine stood still: it says nothing about us."""
 
     @wraps(test)
     async def tried(*, server: RedisServer, way: Way, **others: Any) -> None:

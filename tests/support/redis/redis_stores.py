@@ -36,7 +36,7 @@ class Bench:
         return self._client.xinfo_consumers(self.name(stream), GROUP)
 
     def read(self, stream: str, number: int) -> Any:
-        """As a member of the group would that takes no lease."""
+        """Read from the stream as a member of its group would that takes no lease."""
         return self._client.xreadgroup(GROUP, "rogue", {self.name(stream): ">"}, count=number)
 
     def name(self, name: str) -> str:

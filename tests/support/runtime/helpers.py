@@ -1,4 +1,4 @@
-"""What the tests of the runtime share."""
+"""Helpers for the tests of the runtime."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -110,7 +110,7 @@ class FlakyStore(InterceptedStore):
 
 
 class PartedStore(FlakyStore):
-    """Of some tasks it has only errors to tell; of the others it answers."""
+    """A store that answers with errors for some tasks, and as usual for the others."""
 
     def __init__(self, store: Store) -> None:
         self.errors: dict[str, StoreError] = {}  # by the id of the task

@@ -270,6 +270,6 @@ class Bench:
         return Counter(name_of(event) for _, event in events)
 
     def stand(self, *tenants: str) -> Sequence[Gate]:
-        """Their tasks wait in the first stage."""
+        """Make the tasks of these tenants wait in the first stage."""
         self.gates |= {tenant: Gate() for tenant in tenants}
         return [self.gates[tenant] for tenant in tenants]

@@ -128,7 +128,7 @@ class World:
             process.kill()
 
     async def keys(self) -> list[str]:
-        """Of all tasks, in the order in which they went in."""
+        """Return the keys of all tasks, in the order in which they were inserted."""
         page = await self.memory.views.find(Filter(), limit=10_000)
         return [task.key or "" for task in sorted(page.tasks, key=lambda task: task.order)]
 

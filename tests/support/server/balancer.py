@@ -91,7 +91,7 @@ class Balancer:
 
 
 def _pipe(source: socket.socket, target: socket.socket) -> None:
-    """Until one of them has ended; then the other is told."""
+    """Copy bytes until one connection has ended; then close the other."""
     with suppress(OSError):
         while part := source.recv(65536):
             target.sendall(part)

@@ -41,7 +41,7 @@ def listening(
     workers: int = 1,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> Iterator[Listening]:
-    """``loop_factory``: makes the event loop, where it matters which one it is."""
+    """Serve the app while the block runs; ``loop_factory`` makes the event loop."""
     up: Future[Listening] = Future()
 
     def live() -> None:

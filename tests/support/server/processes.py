@@ -85,7 +85,7 @@ class Serving:
         files: str = "",
         **settings: str,
     ) -> None:
-        """``files``: the soft and the hard limit on open files that it begins with, "64 400"."""
+        """Start the service; ``files`` has its soft and hard limit on open files, "64 400"."""
         self.folder = folder
         limited = [
             "sh",
@@ -136,7 +136,7 @@ class Serving:
         return self._popen.pid
 
     def listening(self) -> str:
-        """Its first line; the address and the token are known after it."""
+        """Return the first line of the service; the address and the token are known after it."""
         line = self._first_line()
         assert self.url, self.said()
         return line

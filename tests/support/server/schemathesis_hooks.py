@@ -26,7 +26,7 @@ CLOSED = "intake-paused"  # a former request has paused that queue
 
 
 def _is_name(text: str) -> bool:
-    """For every kind of name."""
+    """Return whether the text is a valid name of every kind."""
     try:
         return all(names.check(kind, text) for kind in ("task type", "tenant", "plan"))
     except InvalidName:

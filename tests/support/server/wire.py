@@ -14,7 +14,7 @@ BOUND_SECONDS = 60.0
 
 
 def free() -> Holdfast:
-    """With a task that takes any JSON."""
+    """Return an app with a task that takes any JSON."""
     app = declared(rate_limit=1e9)
 
     @app.task("free")
@@ -48,7 +48,7 @@ class Told:
 
 
 def send(served: Listening, *parts: bytes) -> Told:
-    """As it is, on a connection of its own; what is said until it is closed."""
+    """Send the parts as they are on a new connection, and return the answer until it closes."""
     with socket.create_connection((served.host, served.port), timeout=BOUND_SECONDS) as line:
         try:
             for part in parts:

@@ -1,4 +1,4 @@
-"""What every sink promises, whatever database is behind it. See test_mongo.py and test_sql.py."""
+"""The promises of every sink, whatever its database is. See test_mongo.py and test_sql.py."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -76,7 +76,7 @@ class World(ABC):
 
 @contextmanager
 def hasty(sink: Any) -> Iterator[None]:
-    """While a call would hang; before and after, a slow machine gets its time."""
+    """Shorten the sink's timeout while a call would hang, and restore it afterwards."""
     patient, sink._timeout_seconds = sink._timeout_seconds, HASTE_SECONDS
     try:
         yield
@@ -90,7 +90,7 @@ class Outage(ABC):
     world: World
 
     def hasty(self) -> AbstractContextManager[None]:
-        """For calls while it is away, if it is not told at once that it is."""
+        """Shorten timeouts for calls during an outage that the sink does not notice at once."""
         return hasty(self.world.sink)
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Outage(ABC):
 
 
 class SinkContract:
-    """Beside a fixture ``world``."""
+    """Derive a test class from this one, and add a fixture ``world``."""
 
     async def test_a_replay_writes_once_and_is_told_so(self, world: World) -> None:
         assert await world.write(1)
@@ -375,7 +375,7 @@ class SinkContract:
 
 
 class OutageContract:
-    """Beside a fixture ``outage``."""
+    """Derive a test class from this one, and add a fixture ``outage``."""
 
     async def test_an_outage_is_told_as_one_and_ends(self, outage: Outage) -> None:
         world = outage.world

@@ -77,7 +77,7 @@ def answer(status: int, *lines: str, body: bytes = b"") -> Behaviour:
 
 
 def saying(data: bytes) -> Behaviour:
-    """These bytes and no more; the connection stays open."""
+    """Answer with these bytes and no more; the connection stays open."""
 
     async def behave(caller: Caller) -> None:
         await caller.request()
@@ -88,7 +88,7 @@ def saying(data: bytes) -> Behaviour:
 
 
 def repeating(start: bytes, again: bytes) -> Behaviour:
-    """Without end, as fast as it is taken."""
+    """Answer without end, as fast as the caller reads."""
 
     async def behave(caller: Caller) -> None:
         await caller.request()
@@ -151,7 +151,7 @@ slow_drip = dripping(b"HTTP/1.1 200 OK\r\n" + b"x-drop: y\r\n" * 100)
 
 
 class Receiver:
-    """``seen``: the requests that came whole. ``connected``: also those who said nothing."""
+    """A server: ``seen`` has all complete requests, ``connected`` also counts silent callers."""
 
     def __init__(self, *behaviours: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self.behaviours = behaviours or (answer(200),)

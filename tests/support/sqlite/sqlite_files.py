@@ -1,4 +1,4 @@
-"""What the tests of the SQLite store share: open stores, a second way in, other processes."""
+"""Helpers for the tests of the SQLite store: open stores, a second way in, other processes."""
 
 import subprocess
 import sys

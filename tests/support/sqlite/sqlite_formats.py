@@ -50,7 +50,7 @@ def make_older(path: Path, version: int) -> None:
 
 
 def new_file_of(path: Path, version: int) -> None:
-    """As a release of that format would have made it."""
+    """Make a file as a release of that format would have made it."""
     db = apsw.Connection(str(path))
     try:
         for step in range(1, version + 1):

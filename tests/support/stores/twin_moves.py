@@ -1,4 +1,4 @@
-"""What the holder of a task may decide, as a model's test draws it."""
+"""The decisions that the holder of a task may make, as a model's test draws them."""
 
 from collections.abc import Callable
 
