@@ -1,8 +1,8 @@
 """The layers of the source, held by reading its imports, and its folders. Imports point down:
 
 server   cli   integrations   testing       edges: of each other, cli and integrations import server
-         insight   notify                   what people are shown, and told
-             engine                         the one place that knows both sides
+         insight   notify                   what people are shown, and what is sent to them
+             engine                         the composition root
 runtime   stores   sinks   observe          never import each other
  registry   encoding   settings   clock   ports
              domain                         pure: no await, no clock, no random, no I/O
@@ -36,8 +36,8 @@ BESIDE_PORTS = {"ports", "registry", "encoding", "settings", "clock", "version"}
 SIDES = {"runtime", "stores", "sinks", "observe"}
 BELOW_ENGINE = DOMAIN | BESIDE_PORTS | SIDES
 ROOT_LAYER = "holdfast"  # holdfast/__init__.py: the public names
-SHOWN_AND_TOLD = {"insight", "notify"}
-BELOW_EDGES = BELOW_ENGINE | SHOWN_AND_TOLD | {"engine", ROOT_LAYER}
+FOR_PEOPLE = {"insight", "notify"}
+BELOW_EDGES = BELOW_ENGINE | FOR_PEOPLE | {"engine", ROOT_LAYER}
 COMPOSITION_ROOT = PACKAGE / "engine" / "core.py"
 LOADED = {"integrations"}  # by the composition root, and only where the settings ask for one
 
@@ -212,7 +212,7 @@ def test_an_import_is_read_in_any_of_its_forms(source: str, module: str) -> None
 
 def may_import(path: Path) -> set[str]:
     allowed = MAY_IMPORT.get(layer_of(path), set())
-    return allowed | SHOWN_AND_TOLD | LOADED if path == COMPOSITION_ROOT else allowed
+    return allowed | FOR_PEOPLE | LOADED if path == COMPOSITION_ROOT else allowed
 
 
 def folders_of_the_source() -> set[tuple[Path, str]]:

@@ -1,7 +1,7 @@
 """`python -m tests.surface` writes the snapshots anew, from what the code gives now."""
 
 from tests.surface import snapshots
-from tests.surface.every import QUICK
+from tests.surface.catalogue import QUICK
 
 
 def renew() -> None:

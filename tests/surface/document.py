@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.surface import inside
+from tests.surface import package_parts
 from tests.surface.facts import lines, schema_facts
 
 SCHEMAS = "#/components/schemas/"
@@ -11,7 +11,7 @@ SCHEMAS = "#/components/schemas/"
 
 def api() -> list[str]:
     """Return what the API takes and answers."""
-    document = inside.openapi()
+    document = package_parts.openapi()
     facts = [f"openapi {document['openapi']}", f"title {document['info']['title']}"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -23,7 +23,7 @@ def api() -> list[str]:
 
 def schemas() -> list[str]:
     """Return the schemas that the operations of the API refer to, key by key."""
-    found = inside.openapi()["components"]["schemas"]
+    found = package_parts.openapi()["components"]["schemas"]
     facts = [f"{name} titled {schema.get('title')}" for name, schema in found.items()]
     facts += [fact for name, schema in found.items() for fact in schema_facts(schema, name)]
     return lines(fact.replace(SCHEMAS, "") for fact in facts)

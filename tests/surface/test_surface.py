@@ -8,8 +8,8 @@ from importlib.metadata import entry_points
 import pytest
 
 from tests.surface import snapshots, source
-from tests.surface.every import QUICK
-from tests.surface.inside import fields_of_a_log_line
+from tests.surface.catalogue import QUICK
+from tests.surface.package_parts import fields_of_a_log_line
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic_settings import BaseSettings
 
-from tests.surface import inside, source
+from tests.surface import package_parts, source
 from tests.surface.facts import lines, schema_facts
 
 
@@ -16,7 +16,7 @@ def commands() -> list[str]:
     """Return each command with its options, arguments, short forms, defaults and variables."""
     scripts = entry_points(group="console_scripts")
     named = [f"script {one.name}" for one in scripts if one.value.startswith("holdfast")]
-    return lines([*named, *_command("holdfast", inside.COMMAND_LINE)])
+    return lines([*named, *_command("holdfast", package_parts.COMMAND_LINE)])
 
 
 def _command(name: str, command: Any) -> Iterator[str]:
@@ -69,31 +69,31 @@ def settings() -> list[str]:
 
 def loggers() -> list[str]:
     """Return our loggers, and the fields of a JSON log line."""
-    fields = {*inside.fields_of_a_log_line(), *source.fields_of_log_calls()}
+    fields = {*package_parts.fields_of_a_log_line(), *source.fields_of_log_calls()}
     return lines([*(f"logger {n}" for n in source.loggers()), *(f"field {n}" for n in fields)])
 
 
 def metrics() -> list[str]:
     return lines(
         fact
-        for name, (kind, labels) in inside.METRICS.items()
+        for name, (kind, labels) in package_parts.METRICS.items()
         for fact in (f"{name} {kind}", *(f"{name} label {label}" for label in labels))
     )
 
 
 def names() -> list[str]:
     """Return the names that are stored, sent or typed: of events, commands, statuses and errors."""
-    facts = [f"{what}: {one.value}" for what, kind in inside.VALUES.items() for one in kind]
-    facts += [f"{what}: {name}" for what, name in inside.OWN_NAMES.items()]
-    facts += [f"told to hooks: {name}" for name in inside.TOLD_TO_HOOKS]
-    facts += [f"alert {code}: {severity}" for code, severity in inside.ALERTS.items()]
-    for name, kind in inside.EVENTS.items():
+    facts = [f"{what}: {one.value}" for what, kind in package_parts.VALUES.items() for one in kind]
+    facts += [f"{what}: {name}" for what, name in package_parts.OWN_NAMES.items()]
+    facts += [f"told to hooks: {name}" for name in package_parts.TOLD_TO_HOOKS]
+    facts += [f"alert {code}: {severity}" for code, severity in package_parts.ALERTS.items()]
+    for name, kind in package_parts.EVENTS.items():
         facts.append(f"event {name}")
         fields = enumerate(kind.__struct_encode_fields__, 1)  # lists in Redis keep their order
         facts += [f"event {name} field {number} {field}" for number, field in fields]
-    return lines([*facts, *inside.errors()])
+    return lines([*facts, *package_parts.errors()])
 
 
 def keys() -> list[str]:
     """Return the patterns of the keys in Redis, with the types of those that have a fixed name."""
-    return lines(f"key {template} {kind}".rstrip() for template, kind in inside.KEYS.items())
+    return lines(f"key {template} {kind}".rstrip() for template, kind in package_parts.KEYS.items())
