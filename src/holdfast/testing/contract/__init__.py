@@ -1,4 +1,4 @@
-"""The suite that every store passes. A new store is a two-line test:
+"""The suite that every store passes. A new store needs a short test class:
 
     class TestRedis(StoreContract):
         open = open_redis
