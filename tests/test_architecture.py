@@ -8,7 +8,7 @@ runtime   stores   sinks   observe          never import each other
              domain                         pure: no await, no clock, no random, no I/O
 
 `engine/core.py` holds the class that puts all of it together, so it alone may import insight and
-notify from below, and load an integration for which there are settings.
+notify from below, and the package of the integrations, in which these register themselves.
 """
 
 import ast
@@ -39,7 +39,8 @@ ROOT_LAYER = "holdfast"  # holdfast/__init__.py: the public names
 FOR_PEOPLE = {"insight", "notify"}
 BELOW_EDGES = BELOW_ENGINE | FOR_PEOPLE | {"engine", ROOT_LAYER}
 COMPOSITION_ROOT = PACKAGE / "engine" / "core.py"
-LOADED = {"integrations"}  # by the composition root, and only where the settings ask for one
+LOADED = {"integrations"}  # by the composition root: the package, and no module in it
+HEART = ("domain", "engine", "notify")  # they know no integration by name
 
 # A layer may import itself and what stands here. A new top-level module has to be entered.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -99,6 +100,16 @@ def test_every_import_points_down() -> None:
         for line, module in imports_of(path)
         for target in [layer_named(module)]
         if target and target != layer and target not in may_import(path)
+    )
+
+
+@pytest.mark.parametrize("layer", HEART)
+def test_the_heart_of_the_engine_names_no_chat_service(layer: str) -> None:
+    assert_none(
+        Breach(path, line, f"{layer} may not name Telegram: see integrations/__init__.py")
+        for path in files_under(PACKAGE / layer, ".py", ".md")
+        for line, text in enumerate(text_of(path).splitlines(), start=1)
+        if "telegram" in text.lower()
     )
 
 

@@ -156,7 +156,7 @@ _ISSUED = (  # by their form, wherever they stand
     _rule("gh github_ xox", r"\b(?:gh[pousr]_|github_pat_|xox[a-z](?:\.xox[a-z])?-)[\w-]{16,}+"),
     _rule("xapp- xwfp-", r"\b(?:xapp|xwfp)-[\w-]{16,}+"),
     _rule("glpat- gldt- glrt- glcbt- glptt-", r"\bgl(?:pat|dt|rt|cbt|ptt)-[\w.-]{16,}+"),
-    _rule(":", r"(?<![0-9])[0-9]{6,12}+:[\w-]{32,50}(?![\w-])"),  # a bot of Telegram
+    _rule(":", r"(?<![0-9])[0-9]{6,12}+:[\w-]{32,50}(?![\w-])"),  # a chat bot
     _rule("sg.", r"(?<![\w-])SG\.[\w-]{16,}+\.[\w-]{16,}+"),
     _rule("npm_ pypi- dapi", r"(?<![\w-])(?:npm_[a-z0-9]{30,}+|pypi-[\w-]{16,}+|dapi[0-9a-f]{32})"),
     _rule("_v1_ shp", r"(?<![\w-])(?:do[opr]_v1_|shp(?:at|ca|pa|ss)_)[0-9a-f]{32,}+"),

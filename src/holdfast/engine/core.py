@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
+import holdfast.integrations  # noqa: F401 - registers the chat services
 from holdfast.clock import SystemClock
 from holdfast.domain import names
 from holdfast.domain.errors import HoldfastError, InvalidSetting
@@ -39,8 +40,7 @@ from holdfast.engine.visibility import WHOLE, Sight
 from holdfast.engine.workers import end_worker, worker_options
 from holdfast.insight.why.task import explain
 from holdfast.notify import deliveries, hooks
-from holdfast.notify.addresses import Allowed
-from holdfast.notify.chat import ChatBot, ChatReply
+from holdfast.notify.chat import ChatReply, load_bot
 from holdfast.notify.notifier import Notifier, notifying
 from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.store import Copy
@@ -52,7 +52,7 @@ from holdfast.runtime.waiters import Waiters
 from holdfast.runtime.worker.running_tasks import RunningTask
 from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker
-from holdfast.settings import Settings, load
+from holdfast.settings import load
 from holdfast.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Holdfast:
         self.workflow = WorkflowDeclarer(self)
         self.registry.add_internal(rounds.declare(self))
         self.hooks = hooks.load(given)
-        self.bot = _chat_bot(given, self.hooks.allowed)
+        self.bot = load_bot(given, self.hooks.allowed)
         delivery = deliveries.declare(self, self.hooks)
         if given.deliveries and deliveries.can_deliver(self.hooks):
             self.registry.add_internal(delivery)
@@ -293,15 +293,6 @@ class Holdfast:
         if self._blocking is None:
             self._blocking = Blocking(self)
         return self._blocking
-
-
-def _chat_bot(settings: Settings, allowed: Allowed) -> ChatBot | None:
-    """Load an integration only where its settings are given: the engine itself needs none."""
-    if (settings.telegram_token, settings.telegram_secret, settings.telegram_task) == (None,) * 3:
-        return None
-    from holdfast.integrations import telegram
-
-    return telegram.load(settings, allowed)
 
 
 def _tracer(redactor: Redactor) -> Tracer:

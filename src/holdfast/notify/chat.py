@@ -1,17 +1,18 @@
 """The port of a chat bot: a message to it becomes a task, and the task's outcome is its answer.
 
-An integration implements the port. The engine, the deliveries and the server know no more of a
-chat service than this.
+An integration implements the port and registers the loader of its bot. The engine, the deliveries
+and the server know no more of a chat service than this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdfast.domain.notification import Delivery
+from holdfast.notify.addresses import Allowed
 from holdfast.registry import TaskType
-
-CHATS = ("telegram",)  # stored with deliveries and replies; no hook may have such a name
+from holdfast.settings import Settings
 
 
 class ChatReply:
@@ -63,3 +64,13 @@ class ChatBot(Protocol):
 
         Raise `Permanent` when a person has to act.
         """
+
+
+# By the name that is stored with deliveries and replies; no hook may have such a name.
+BOT_LOADERS: dict[str, Callable[[Settings, Allowed], ChatBot | None]] = {}
+
+
+def load_bot(settings: Settings, allowed: Allowed) -> ChatBot | None:
+    """Return the bot that the settings describe; None if they describe none."""
+    bots = (load(settings, allowed) for load in BOT_LOADERS.values())
+    return next((bot for bot in bots if bot is not None), None)

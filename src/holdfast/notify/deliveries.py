@@ -21,7 +21,7 @@ from holdfast.domain.notification import Delivery
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
-from holdfast.notify.chat import CHATS
+from holdfast.notify.chat import BOT_LOADERS
 from holdfast.notify.hooks import Hooks
 from holdfast.notify.name_lookup import CannotResolveNow
 from holdfast.notify.receivers import FAILURES_MAX, Receivers
@@ -116,7 +116,7 @@ class Deliverer:
         if answered.status in BUSY and answered.retry_after_seconds is not None:
             reason = f"{receiver} answered {answered.status}"
             return await self._later(ctx, answered.retry_after_seconds, reason)
-        bot = self._app.bot if delivery.to in CHATS else None
+        bot = self._app.bot if delivery.to in BOT_LOADERS else None
         result = bot.judge(answered.status) if bot is not None else None
         return result or _judge(answered.status, receiver)
 
@@ -174,7 +174,7 @@ class Deliverer:
         to, bot = delivery.to, self._app.bot
         if to == notification.CALLBACK:
             return self._sign(ctx, delivery, delivery.url)
-        if to in CHATS:
+        if to in BOT_LOADERS:
             if bot is None:
                 setting = f"{PREFIX}{to.upper()}_TOKEN"
                 raise NotHere(f"no {to.title()} bot is configured here; see {setting}")

@@ -19,7 +19,7 @@ from holdfast.domain import names, notification
 from holdfast.domain.errors import InvalidInput, InvalidSetting, UrlRefused
 from holdfast.domain.notification import Hook
 from holdfast.notify.addresses import Allowed
-from holdfast.notify.chat import CHATS
+from holdfast.notify.chat import BOT_LOADERS
 from holdfast.notify.signature import Secret
 from holdfast.settings import PREFIX, Settings
 
@@ -137,7 +137,7 @@ def _add_hooks(book: _Book, without: Hooks) -> Hooks:
 
 def _hook(name: str, given: _Hook, allowed: Allowed) -> Hook:
     where = f"hooks.{name}"
-    if names.check("token", name) in (notification.CALLBACK, *CHATS):
+    if names.check("token", name) in (notification.CALLBACK, *BOT_LOADERS):
         raise InvalidInput(f"{where}: the engine uses that name itself")
     if not given.events:
         raise InvalidInput(f"{where}.events is empty: name events such as TaskFailed")

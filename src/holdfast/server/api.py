@@ -17,7 +17,6 @@ from holdfast.server.http.edge import HEADERS
 from holdfast.server.http.route import StrictRoute, set_apart, set_one_valued
 from holdfast.server.openapi import components, examples
 from holdfast.server.routes import ALL
-from holdfast.server.routes.telegram import SECRET, TELEGRAM_UPDATE, TelegramUpdate
 from holdfast.server.service import Service
 from holdfast.version import __version__
 
@@ -105,16 +104,12 @@ def add_parts(document: dict[str, Any]) -> None:
     problem = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
-    schemas[TELEGRAM_UPDATE] = TelegramUpdate.model_json_schema()
     schemes = parts.setdefault("securitySchemes", {})
     schemes[SCHEME] = {
         "type": "http",
         "scheme": "bearer",
         "description": "A token: hf_ID_SECRET",
     }
-    schemes[SECRET.actor] = {
-        "type": "apiKey",
-        "in": "header",
-        "name": SECRET.header,
-        "description": "The secret that setWebhook was given; Telegram sends it along",
-    }
+    for part in ALL:
+        schemas.update({name: model.model_json_schema() for name, model in part.bodies.items()})
+        schemes.update({secret.actor: secret.scheme() for secret in part.secrets()})

@@ -123,6 +123,12 @@ class ChatSecret:
     actor: str  # who sends them; also the name of the scheme in the OpenAPI document
     service: str  # its name for people
     header: str  # which has the secret
+    about: str = ""  # what the OpenAPI document says of it
+
+    def scheme(self) -> dict[str, str]:
+        """Return the security scheme for the OpenAPI document."""
+        scheme = {"type": "apiKey", "in": "header", "name": self.header}
+        return scheme | {"description": self.about}
 
     def read(self, request: Request) -> str:
         text = request.headers.get(self.header)

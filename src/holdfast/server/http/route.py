@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -31,6 +31,7 @@ STYLED = [  # a drawing has its styles in it
 _NEED = "x-need"  # taken out again before the document is made
 _TAKES = "x-takes"  # so are these
 _LARGE = "x-large"
+NO_BODIES: Mapping[str, type[BaseModel]] = {}
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Answers = dict[int | str, dict[str, Any]]
@@ -201,8 +202,16 @@ class Routes(APIRouter):
     generated from these ids: a function that is renamed keeps the id by ``name`` in its decorator.
     """
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, bodies: Mapping[str, type[BaseModel]] = NO_BODIES) -> None:
+        """Make a resource; ``bodies`` are those that its routes read themselves, by their names in
+        the OpenAPI document."""
         super().__init__(tags=[tag], route_class=StrictRoute)
+        self.bodies = bodies
+
+    def secrets(self) -> Iterator[ChatSecret]:
+        for route in self.routes:
+            if isinstance(route, StrictRoute) and route.need.secret is not None:
+                yield route.need.secret
 
 
 def needs(

@@ -20,11 +20,14 @@ from holdfast.server.openapi import schemas as sc
 from holdfast.server.service import Service, ServiceOf
 from holdfast.server.submission import find_type
 
-router = Routes("telegram")
-
 IGNORED = {"ok": True, "ignored": True}
 REFUSED = "update %s of Telegram is left out, task %s does not take it: %s"
-SECRET = ChatSecret("telegram", "Telegram", "X-Telegram-Bot-Api-Secret-Token")
+SECRET = ChatSecret(
+    "telegram",
+    "Telegram",
+    "X-Telegram-Bot-Api-Secret-Token",
+    "The secret that setWebhook was given; Telegram sends it along",
+)
 TELEGRAM_UPDATE = "TelegramUpdate"  # its name in the OpenAPI document
 
 
@@ -50,6 +53,7 @@ class TelegramUpdate(RootModel[Any]):
     )
 
 
+router = Routes("telegram", {TELEGRAM_UPDATE: TelegramUpdate})
 _needs = needs(None, 400, 401, 404, 413, 415, 422, 429, 503, secret=SECRET, large=TelegramUpdate)
 _BODY = {"schema": {"$ref": f"#/components/schemas/{TELEGRAM_UPDATE}"}}
 _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}, "required": True}
