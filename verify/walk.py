@@ -218,7 +218,7 @@ async def _listening(service: Service) -> AsyncIterator[str]:
     asked, urged, listening = asyncio.Event(), asyncio.Event(), asyncio.Event()
     bound = serving.bind("127.0.0.1", 0)
     answering = asyncio.create_task(
-        serving.answer(service, bound, asked=asked, urged=urged, on_listening=listening.set)
+        serving.answer(service, bound, stop=asked, stop_now=urged, on_listening=listening.set)
     )
     await listening.wait()
     try:

@@ -365,7 +365,7 @@ async def test_a_request_that_does_not_arrive_is_not_waited_for(
     bound = serve.bind("127.0.0.1", 0)
     host, port = bound.getsockname()
     serving = asyncio.create_task(
-        serve.answer(idle.service, bound, asked=asked, urged=urged, on_listening=up.set)
+        serve.answer(idle.service, bound, stop=asked, stop_now=urged, on_listening=up.set)
     )
     async with asyncio.timeout(BOUND_SECONDS):
         await up.wait()

@@ -399,7 +399,7 @@ DEFECTS = (
         "src/holdfast/server/routes/workflows.py",
         "WAIT_SECONDS = 20.0\nWAIT_MAX",
         "WAIT_SECONDS = 2.0\nWAIT_MAX",
-        "tests/server/routes/test_work.py::test_apply_waits_twenty_seconds_unless_told_otherwise",
+        "tests/server/routes/test_workflows.py::test_apply_waits_twenty_seconds_unless_told_otherwise",
     ),
     Defect(
         "Q9",

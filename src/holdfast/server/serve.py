@@ -121,20 +121,20 @@ async def answer(
     service: Service,
     bound: socket.socket,
     *,
-    asked: asyncio.Event,
-    urged: asyncio.Event,
+    stop: asyncio.Event,
+    stop_now: asyncio.Event,
     on_listening: Callable[[], None],
 ) -> None:
-    """Answer requests until ``asked`` is set. Then callers who wait for long are answered, nobody
-    new is let in, and requests under way are finished, unless ``urged`` is set. From the moment
+    """Answer requests until ``stop`` is set. Then callers who wait for long are answered, nobody
+    new is let in, and requests under way are finished, unless ``stop_now`` is set. From the moment
     when the service is leaving, every answer closes its connection."""
     if service.connection_limit < (wanted := service.settings.connection_limit):
-        says = "%d connections instead of %d: half of the files that this process may open"
-        log.warning(says, service.connection_limit, wanted)
+        message = "%d connections instead of %d: half of the files that this process may open"
+        log.warning(message, service.connection_limit, wanted)
     server = _Server(_config(service), service, on_listening)
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     leaving = asyncio.create_task(_leave(service, server))
-    stopping = asyncio.create_task(_stop(service, server, asked, urged))
+    stopping = asyncio.create_task(_stop(service, server, stop, stop_now))
     try:
         await serving
     finally:
@@ -151,13 +151,13 @@ async def _leave(service: Service, server: _Server) -> None:
 
 
 async def _stop(
-    service: Service, server: _Server, asked: asyncio.Event, urged: asyncio.Event
+    service: Service, server: _Server, stop: asyncio.Event, stop_now: asyncio.Event
 ) -> None:
-    await asked.wait()
+    await stop.wait()
     service.leaving.set()
     service.stopping.set()
     server.should_exit = True
-    await urged.wait()
+    await stop_now.wait()
     server.hang_up()
 
 

@@ -72,12 +72,12 @@ class Service:
     @asynccontextmanager
     async def running(self, workers: int = 0, **options: Any) -> AsyncIterator[Service]:
         """Open the store, with so many workers in this process."""
-        async with self.app.running(workers=workers, **options), self.beside():
+        async with self.app.running(workers=workers, **options), self.run_background():
             yield self
 
     @asynccontextmanager
-    async def beside(self) -> AsyncIterator[None]:
-        """Run what runs beside the requests, over an engine that somebody else has opened."""
+    async def run_background(self) -> AsyncIterator[None]:
+        """Run the background tasks of the service, over an engine that somebody else has opened."""
         self._check_bot()
         monitoring = asyncio.create_task(self.monitor.run())
         try:

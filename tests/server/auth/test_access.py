@@ -139,5 +139,5 @@ async def test_a_token_of_the_file_is_revoked_without_a_restart(tmp_path: Path) 
         client = asking(served, f"Bearer {text}")
         assert (await client.get("/api/types")).status_code == 200
         tk.write(path, [])
-        service.admission.file._looked = -10.0  # type: ignore[union-attr]
+        service.admission.file._polled_at = -10.0  # type: ignore[union-attr]
         assert (await client.get("/api/types")).status_code == 401

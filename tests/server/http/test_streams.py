@@ -276,7 +276,7 @@ def test_a_stream_ends_when_its_token_was_revoked_or_changed(
 def test_a_stream_does_not_outlive_its_token_until_the_next_sign_of_life(
     server: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(revocation, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(revocation, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(sse, "BEAT_SECONDS", 3600.0)
     service = server.service
     with client_of(server, "viewer") as client, client.stream("GET", ALERTS) as answer:

@@ -134,7 +134,7 @@ def test_health_is_answered_when_nothing_else_is(server: Listening) -> None:
 def test_a_wait_ends_when_its_token_counts_no_more(
     server: Listening, monkeypatch: pytest.MonkeyPatch, is_kept: bool
 ) -> None:
-    monkeypatch.setattr(revocation, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(revocation, "POLL_SECONDS", 0.02)
     service = server.service
     with wait_for_result(server, "of-t-1") as line, wait_for_result(server, "admin"):
         until_waiting(server, 2)

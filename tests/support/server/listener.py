@@ -71,8 +71,8 @@ async def _live(app: Holdfast, workers: int, up: Future[Listening]) -> None:
             await serve.answer(
                 service,
                 bound,
-                asked=served.asked,
-                urged=asyncio.Event(),
+                stop=served.asked,
+                stop_now=asyncio.Event(),
                 on_listening=lambda: up.set_result(served),
             )
     except BaseException as error:

@@ -159,13 +159,13 @@ async def _run(
     leaving = asyncio.create_task(_leave(service, announced, stop))
     if wanted.tethered:
         tie_to_parent(stop, within_seconds=service.settings.drain + STOP_SECONDS)
-    async with service.beside():
+    async with service.run_background():
         try:
             await workers.start()
             await service.pool.scale(wanted.processes)
             gc.collect()
             gc.freeze()  # what exists by now stays: checking it again takes 0.1 s each time
-            await answer(service, bound, asked=stop, urged=urgent, on_listening=on_listening)
+            await answer(service, bound, stop=stop, stop_now=urgent, on_listening=on_listening)
         finally:
             hurrying = asyncio.create_task(_hurry(service.pool, urgent))
             closing = asyncio.create_task(service.pool.close())

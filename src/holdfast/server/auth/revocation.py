@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from holdfast.runtime.cancellation import cancel_and_wait
 from holdfast.server.auth.tokens import Token
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class _Watched:
@@ -44,12 +44,12 @@ class Revocations:
     async def _run(self) -> None:
         try:
             while self._watched:
-                await asyncio.sleep(LOOK_SECONDS)
-                self._look()
+                await asyncio.sleep(POLL_SECONDS)
+                self._check_tokens()
         finally:
             self._watcher = None
 
-    def _look(self) -> None:
+    def _check_tokens(self) -> None:
         for token in [one for one in self._watched if self._find(one.id) != one]:
             self._watched.pop(token).revoked.set()
 

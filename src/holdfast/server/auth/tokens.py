@@ -25,7 +25,7 @@ log = logging.getLogger("holdfast.server")
 TOKENS_MAX = 10_000
 FILE_MAX_BYTES = 16 * 1024 * 1024
 TEXT_MAX_CHARS = 200
-LOOK_SECONDS = 1.0  # how soon a changed file counts
+POLL_SECONDS = 1.0  # how soon a changed file counts
 SETTING = "HOLDFAST_TOKENS"
 OWNER_ONLY = 0o600
 GROUP_MAY = stat.S_IRGRP  # beside its owner, a group may read the file: that is all
@@ -127,13 +127,13 @@ class TokenFile:
         self.path = path
         self._seen: tuple[int, ...] | None = None
         self._complaint = ""  # the last one: a file that stays bad is logged once
-        self._looked = -LOOK_SECONDS
+        self._polled_at = -POLL_SECONDS
         self._tokens = Tokens()
 
     def current(self, *, steady: float) -> Tokens:
         """Return the tokens of the file; while it cannot be read, the former ones stay in force."""
-        if steady - self._looked >= LOOK_SECONDS:
-            self._looked = steady
+        if steady - self._polled_at >= POLL_SECONDS:
+            self._polled_at = steady
             try:
                 if (mark := self._mark()) != self._seen:
                     self._tokens, self._seen = Tokens(read(self.path)), mark
@@ -198,17 +198,17 @@ def check_mode(path: Path, mode: int) -> None:
 def write(path: Path, tokens: Sequence[Token]) -> None:
     """Write the file whole or not at all, for its owner, and for the group that could read it."""
     body = msgspec.json.format(msgspec.json.encode(_Book(tuple(tokens))), indent=2)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY)
     try:
         with os.fdopen(opened, "wb") as file:
             _keep_group(path, opened)
             file.write(body + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

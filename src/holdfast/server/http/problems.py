@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5  # after which it may be worth another try
-TELLING_MAX = 20  # of what is wrong with a request
-SAYS_MAX_CHARS = 500
+ERRORS_SHOWN_MAX = 20  # of what is wrong with a request
+DETAIL_MAX_CHARS = 500
 
 
 class WrongHost(HoldfastError, stored_name="WrongHost"):
@@ -223,7 +223,7 @@ def _of_ours(error: HoldfastError, request: Request) -> Response:
 def _of_request(error: RequestValidationError) -> Response:
     wrong = [
         {"where": _where(one["loc"]), "says": one["msg"]}
-        for one in error.errors()[:TELLING_MAX]
+        for one in error.errors()[:ERRORS_SHOWN_MAX]
         if one["type"] != "none_required"  # it may be left out, and there is no null
     ]
     detail = "; ".join(f"{one['where']}: {one['says']}" for one in wrong[:3])
@@ -250,7 +250,7 @@ def _answer(
         "type": "about:blank",
         "title": _TITLES.get(status, "Error"),
         "status": status,
-        "detail": _plain(detail)[:SAYS_MAX_CHARS],
+        "detail": _plain(detail)[:DETAIL_MAX_CHARS],
         "code": code,
     }
     if task_id:
@@ -265,5 +265,5 @@ def _plain(text: str) -> str:
     it."""
     return "".join(
         mark if mark.isprintable() else mark.encode("unicode_escape").decode()
-        for mark in text[: 4 * SAYS_MAX_CHARS].encode(errors="backslashreplace").decode()
+        for mark in text[: 4 * DETAIL_MAX_CHARS].encode(errors="backslashreplace").decode()
     )

@@ -85,14 +85,14 @@ class BoundedHttp(HttpToolsProtocol):
         self._waits_for = None
         self._watch_arrival()
         self._is_read()
-        self._tell_of_loss()
+        self._notify_disconnected()
         super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answered = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _tell_of_loss(self) -> None:
+    def _notify_disconnected(self) -> None:
         """Let the request being answered know that the connection is gone: uvicorn tells only the
         request that came last, which may stand behind it."""
         self.pipeline.clear()
@@ -266,14 +266,14 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_read()
         wait = STALLED_STOPPING_SECONDS if self._is_stopping else STALLED_SECONDS
         left = self.transport.get_write_buffer_size()
-        self._stalled = self.loop.call_later(wait, self._look_at_reader, left)
+        self._stalled = self.loop.call_later(wait, self._check_reader, left)
 
     def _is_read(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
 
-    def _look_at_reader(self, left: int) -> None:
+    def _check_reader(self, left: int) -> None:
         self._stalled = None
         if left - self.transport.get_write_buffer_size() >= TAKEN_MIN_BYTES:
             self._expect_reader()

@@ -11,11 +11,20 @@ from typing import Any
 NAMES: Mapping[str, str] = {  # of a class → in the document
     "AmendRequest": "Amending",
     "ApplyResult": "Applied",
+    "BulkAction": "BulkAsking",
+    "BulkActionRequest": "BulkAsk",
     "DrainRequest": "Draining",
     "EnvelopeContextView": "EnvelopeContext",
     "FailureKind": "Kind",
     "PlanAction": "PlanAsking",
+    "PlanActionRequest": "PlanAsk",
+    "TaskAction": "Asking",
+    "TaskActionRequest": "Ask",
     "TenantConflict": "Conflict",
+    "TenantsQuery": "TenantsAsked",
+    "TriggerAction": "TriggerAsking",
+    "TriggerActionRequest": "TriggerAsk",
+    "UpdateAccepted": "Heard",
 }
 
 _PLACE = "#/components/schemas/"

@@ -41,11 +41,11 @@ async def alert_events(service: ServiceOf, caller: CallerOf) -> StreamingRespons
 async def _alert_stream(service: Service) -> AsyncIterator[bytes]:
     news: asyncio.Queue[Change] = asyncio.Queue(NEWS_MAX)
 
-    def hear(change: Change) -> None:
+    def receive(change: Change) -> None:
         if not news.full():  # whoever reads so slowly may ask for the list
             news.put_nowait(change)
 
-    leave = service.monitor.subscribe(hear)
+    leave = service.monitor.subscribe(receive)
     try:
         for alert in service.monitor.alerts:
             yield sse.event("raised", alert_view(alert))

@@ -133,23 +133,23 @@ async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> vi
     return views.bulk_view(await visible_bulk(service, caller, bulk_id), service.app.redactor)
 
 
-class BulkAsking(StrEnum):
+class BulkAction(StrEnum):
     STOP = "stop"
     PAUSE = "pause"
     RESUME = "resume"
 
 
-class BulkAsk(sc.Reasoned):
+class BulkActionRequest(sc.Reasoned):
     model_config = sc.body_example(reason="enough")
 
 
 @router.post("/internal/bulk/{bulk_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_bulk(
     bulk_id: BulkId,
-    command: Annotated[BulkAsking, Path(description="The command for the action")],
+    command: Annotated[BulkAction, Path(description="The command for the action")],
     service: ServiceOf,
     caller: CallerOf,
-    body: Annotated[BulkAsk | None, Body()] = None,
+    body: Annotated[BulkActionRequest | None, Body()] = None,
 ) -> views.BulkView:
     """Stop, pause or resume a bulk action. `stop` is final; what is done stays done."""
     await visible_bulk(service, caller, bulk_id)

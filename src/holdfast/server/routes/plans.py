@@ -275,7 +275,7 @@ class PlanAction(StrEnum):
     ROLLBACK = PlanCommand.ROLLBACK
 
 
-class PlanAsk(sc.Reasoned):
+class PlanActionRequest(sc.Reasoned):
     model_config = sc.body_example(reason="the database is slow")
 
     wave: Annotated[int, Field(ge=1, le=100), sc.NUMBER] | None = sc.optional(
@@ -290,10 +290,10 @@ async def ask_plan(
     command: Annotated[PlanAction, Path(description="The command for the plan")],
     service: ServiceOf,
     caller: CallerOf,
-    body: Annotated[PlanAsk | None, Body()] = None,
+    body: Annotated[PlanActionRequest | None, Body()] = None,
 ) -> views.PlanAsked:
     """Send a command to a plan, which passes it on to each of its tasks."""
-    plan, body = await visible_plan(service, caller, plan_id), body or PlanAsk()
+    plan, body = await visible_plan(service, caller, plan_id), body or PlanActionRequest()
     control, why = service.acting_as(caller).plans.control, body.reason
     match command:
         case PlanAction.PAUSE:

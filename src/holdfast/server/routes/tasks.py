@@ -17,7 +17,7 @@ from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.domain.task.effects import key_required
 from holdfast.domain.task.state import Command, Status
 from holdfast.insight.views import tasks as views
-from holdfast.insight.views import work
+from holdfast.insight.views import workflows
 from holdfast.insight.views.timeline import Timeline, timeline_view
 from holdfast.ports import Filter
 from holdfast.server.auth.access import CallerOf, caller_of
@@ -45,13 +45,13 @@ class Batch(sc.Sent):
     tasks: Annotated[list[Work], Field(min_length=1, max_length=BATCH_MAX)]
 
 
-_SOME = sc.answer_of(work.Batched, "Some tasks were refused", work.EXAMPLE_PART)
+_SOME = sc.answer_of(workflows.Batched, "Some tasks were refused", workflows.EXAMPLE_PART)
 
 
 @router.post(
     "/api/tasks",
     status_code=202,
-    response_model=work.Batched,
+    response_model=workflows.Batched,
     **needs(Role.OPERATOR, 404, 409, takes=Batch, large=Batch, also={207: _SOME}),
 )
 async def submit_tasks(request: Request, batch: Batch) -> Response:
@@ -74,7 +74,7 @@ async def submit_tasks(request: Request, batch: Batch) -> Response:
         raise next(answer for answer in answers if isinstance(answer, BaseException))
     refused = len(answers) - len(ids)
     outcomes = [_outcome(answer) for answer in answers]
-    batched = work.Batched(tasks=outcomes, accepted=len(ids), refused=refused)
+    batched = workflows.Batched(tasks=outcomes, accepted=len(ids), refused=refused)
     return sc.answer(207 if refused else 202, batched)
 
 
@@ -88,7 +88,7 @@ async def _submit_all(
     return await asyncio.gather(*submits, return_exceptions=True)
 
 
-def _outcome(answer: str | BaseException) -> work.Accepted:
+def _outcome(answer: str | BaseException) -> workflows.Accepted:
     if isinstance(answer, str):
         return {"taskId": answer}
     if isinstance(answer, HoldfastError) and status_of(answer) != 500:
@@ -207,8 +207,8 @@ async def show_task(
 async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> views.Why:
     """The reason why a task does not move, in one plain sentence, and what to do about it."""
     await visible(service, caller, task_id)
-    says = service.app.redactor.text(await service.app.why(task_id, sight=caller.sight))
-    return {"taskId": task_id, "says": says}
+    message = service.app.redactor.text(await service.app.why(task_id, sight=caller.sight))
+    return {"taskId": task_id, "says": message}
 
 
 @router.get("/api/tasks/{task_id}/commands", **needs(Role.VIEWER, 404))
@@ -234,7 +234,7 @@ async def task_timeline(
 # -- acting
 
 
-class Asking(StrEnum):
+class TaskAction(StrEnum):
     PAUSE = Command.PAUSE
     RESUME = Command.RESUME
     CANCEL = Command.CANCEL
@@ -243,7 +243,7 @@ class Asking(StrEnum):
     DISCARD = Command.DISCARD
 
 
-class Ask(sc.Reasoned):
+class TaskActionRequest(sc.Reasoned):
     model_config = sc.body_example(reason="the database is back")
 
     force: sc.Flag = sc.flag(
@@ -257,26 +257,26 @@ class Ask(sc.Reasoned):
 @router.post("/api/tasks/{task_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_task(
     task_id: TaskId,
-    command: Annotated[Asking, Path(description="The command for the task")],
+    command: Annotated[TaskAction, Path(description="The command for the task")],
     service: ServiceOf,
     caller: CallerOf,
-    body: Annotated[Ask | None, Body()] = None,
+    body: Annotated[TaskActionRequest | None, Body()] = None,
 ) -> views.Asked:
     """Send a command to a task; 409 when its present status forbids it."""
-    task, body = await visible(service, caller, task_id), body or Ask()
+    task, body = await visible(service, caller, task_id), body or TaskActionRequest()
     control, why, force = service.acting_as(caller).control, body.reason, body.force
     match command:
-        case Asking.PAUSE:
+        case TaskAction.PAUSE:
             task = await control.pause(task_id, reason=why)
-        case Asking.RESUME:
+        case TaskAction.RESUME:
             task = await control.resume(task_id, reason=why, force=force)
-        case Asking.CANCEL:
+        case TaskAction.CANCEL:
             task = await control.cancel(task_id, reason=why)
-        case Asking.RETRY:
+        case TaskAction.RETRY:
             task = await control.retry(
                 task_id, reason=why, force=force, from_checkpoint=body.from_checkpoint
             )
-        case Asking.ROLLBACK:
+        case TaskAction.ROLLBACK:
             task = await control.rollback(task_id, reason=why, force=force)
         case _:
             task = await control.discard(task_id, reason=why)

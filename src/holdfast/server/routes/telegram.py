@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from pydantic import ConfigDict, RootModel
 
 from holdfast.domain.errors import InvalidInput, KeyConflict
-from holdfast.insight.views.work import Heard
+from holdfast.insight.views.workflows import UpdateAccepted
 from holdfast.notify.chat import ChatBot, ChatMessage
 from holdfast.server.auth.access import ChatSecret
 from holdfast.server.http.bodies import ASIDE_BYTES
@@ -59,7 +59,7 @@ _BODY = {"schema": {"$ref": f"#/components/schemas/{TELEGRAM_UPDATE}"}}
 _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}, "required": True}
 
 
-@router.post("/api/telegram/webhook", response_model=Heard, **_needs)
+@router.post("/api/telegram/webhook", response_model=UpdateAccepted, **_needs)
 async def telegram_webhook(request: Request, service: ServiceOf) -> Response:
     """The webhook for Telegram alone: a text message to the bot becomes a task. A repeated update
     becomes the same task. An update that becomes no task is accepted too, or Telegram would send it

@@ -26,7 +26,7 @@ SECONDS_MAX = 10 * 365 * 86_400.0
 TenantInPath = Annotated[sc.Tenant, Path(description="The name of a tenant")]
 
 
-class TenantsAsked(sc.Sent):
+class TenantsQuery(sc.Sent):
     model_config = sc.body_example(tenants=["t-001", "t-002"])
 
     tenants: Annotated[list[sc.Tenant], Field(min_length=1, max_length=BATCH_MAX)]
@@ -52,7 +52,7 @@ async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf
 
 
 @router.post("/internal/tenants/query", **needs(Role.VIEWER))
-async def show_tenants(body: TenantsAsked, service: ServiceOf, caller: CallerOf) -> TenantStates:
+async def show_tenants(body: TenantsQuery, service: ServiceOf, caller: CallerOf) -> TenantStates:
     """Many tenants at once, in their order. A tenant that is another's, or that nobody knows, is
     shown as empty."""
     mine = [tenant for tenant in dict.fromkeys(body.tenants) if caller.sees(tenant)]

@@ -209,24 +209,24 @@ async def next_times(
 # -- acting
 
 
-class TriggerAsking(StrEnum):
+class TriggerAction(StrEnum):
     FIRE = TriggerCommand.FIRE
     PAUSE = TriggerCommand.PAUSE
     RESUME = TriggerCommand.RESUME
     CANCEL = TriggerCommand.CANCEL
 
 
-class TriggerAsk(sc.Reasoned):
+class TriggerActionRequest(sc.Reasoned):
     model_config = sc.body_example(reason="for the audit")
 
 
 @router.post("/api/triggers/{trigger_id}/{command}", **needs(Role.OPERATOR, 404, 409))
 async def ask_trigger(
     trigger_id: TriggerInPath,
-    command: Annotated[TriggerAsking, Path(description="The command for the trigger")],
+    command: Annotated[TriggerAction, Path(description="The command for the trigger")],
     service: ServiceOf,
     caller: CallerOf,
-    body: Annotated[TriggerAsk | None, Body()] = None,
+    body: Annotated[TriggerActionRequest | None, Body()] = None,
 ) -> views.TriggerAsked:
     """Send a command to a trigger. `fire` submits a task now, whatever the policies say; the fire
     times stay."""
@@ -235,12 +235,12 @@ async def ask_trigger(
     why = body.reason if body else ""
     task_id: str | None = None
     match command:
-        case TriggerAsking.FIRE:
+        case TriggerAction.FIRE:
             task_id = (await handle.fire(why)).id
-        case TriggerAsking.PAUSE:
+        case TriggerAction.PAUSE:
             await handle.pause(why)
-        case TriggerAsking.RESUME:
+        case TriggerAction.RESUME:
             await handle.resume(why)
-        case TriggerAsking.CANCEL:
+        case TriggerAction.CANCEL:
             await handle.cancel(why)
     return {"triggerId": trigger.id, "status": (await handle.info()).status, "taskId": task_id}

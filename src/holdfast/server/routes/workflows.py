@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from holdfast.domain.errors import StoreError, TaskCancelled, TaskNotFound, TaskRolledBack
 from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.state import SETTLED, Status
-from holdfast.insight.views import work
+from holdfast.insight.views import workflows as views
 from holdfast.insight.views.tasks import body_or_none, failure_view, text_or_none
 from holdfast.ports import Peek
 from holdfast.server.auth.access import (
@@ -54,13 +54,13 @@ class Application(Work):
 
 
 _NOT_YET = sc.answer_of(
-    work.ApplyResult, "The task was accepted and has no result yet", work.EXAMPLE_UNFINISHED
+    views.ApplyResult, "The task was accepted and has no result yet", views.EXAMPLE_UNFINISHED
 )
 
 
 @router.post(
     "/api/workflows/apply",
-    response_model=work.ApplyResult,
+    response_model=views.ApplyResult,
     **needs(Role.OPERATOR, 404, 409, large=Application, also={202: _NOT_YET}),
 )
 async def apply(
@@ -144,7 +144,7 @@ async def _now(
     try:
         return await service.large_views.respond(caller, len(peek.result or b""), make)
     except (Overloaded, TooManyRequests):  # a refusal would hide the id of what was accepted
-        return sc.answer(202, work.outcome_view(peek))
+        return sc.answer(202, views.outcome_view(peek))
 
 
 async def _peek(service: Service, task_id: str) -> Peek | None:
@@ -157,7 +157,7 @@ async def _peek(service: Service, task_id: str) -> Peek | None:
 
 
 def _as_it_stands(service: Service, peek: Peek) -> Response:
-    outcome = work.outcome_view(peek)
+    outcome = views.outcome_view(peek)
     if peek.status is Status.COMPLETED:
         outcome["result"] = body_or_none(peek.result, service.hide_declared)
         return sc.answer(200, outcome)
@@ -170,7 +170,7 @@ def _as_it_stands(service: Service, peek: Peek) -> Response:
 
 
 @router.get(
-    "/api/workflows/tasks/{task_id}", response_model=work.Envelope, **needs(Role.VIEWER, 404)
+    "/api/workflows/tasks/{task_id}", response_model=views.Envelope, **needs(Role.VIEWER, 404)
 )
 async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Response:
     """The state of a task, with its result or error."""
@@ -179,7 +179,7 @@ async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -
     except TaskNotFound:
         return sc.answer(200, await _load_tombstone(service, caller, task_id))
     hide, hide_result = service.app.redactor, _redactor_for(service, caller)
-    view = partial(work.envelope_view, detail, hide, hide_result)
+    view = partial(views.envelope_view, detail, hide, hide_result)
     answer = await service.large_views.answer(caller, size_of(detail), view)
     return answer if isinstance(answer, Response) else sc.answer(200, answer)
 
@@ -191,7 +191,7 @@ def _redactor_for(service: Service, caller: Caller) -> Redactor:
     return service.hide_declared if submits else service.app.redactor
 
 
-async def _load_tombstone(service: Service, caller: CallerOf, task_id: str) -> work.Envelope:
+async def _load_tombstone(service: Service, caller: CallerOf, task_id: str) -> views.Envelope:
     """Return what the store keeps of a deleted task. The tenant is not kept, so a token that is
     limited to some tenants is told that there is no such task."""
     if caller.tenants is not None:
@@ -199,4 +199,4 @@ async def _load_tombstone(service: Service, caller: CallerOf, task_id: str) -> w
     [peek] = await service.app.store.views.peek([task_id])
     if peek is None:
         raise TaskNotFound(task_id)
-    return work.tombstone_view(peek, _redactor_for(service, caller))
+    return views.tombstone_view(peek, _redactor_for(service, caller))

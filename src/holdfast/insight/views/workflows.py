@@ -1,4 +1,4 @@
-"""The JSON views of work as applications know it: what was accepted, and what has become of it."""
+"""The JSON views of tasks as applications know them: what was accepted, and its outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.ports import Detail, Peek
 
 
 class Accepted(View):
-    """One for each task, in their order: its id, or why it was refused."""
+    """The answer for one task of a batch: its id, or why it was refused."""
 
     taskId: NotRequired[fields.TaskId | None]
     code: NotRequired[Annotated[str | None, example("queue-full")]]
@@ -80,12 +80,12 @@ class Envelope(View):
     reason: NotRequired[fields.Reason]
 
 
-class Heard(View):
-    """The update was taken; the chat service need not send it again."""
+class UpdateAccepted(View):
+    """The answer to an update of a chat service, which need not send it again."""
 
     ok: bool
-    taskId: NotRequired[Annotated[fields.TaskId | None, about("The task that it has become")]]
-    ignored: NotRequired[Annotated[bool | None, about("True if it has become no task")]]
+    taskId: NotRequired[Annotated[fields.TaskId | None, about("The task that was created")]]
+    ignored: NotRequired[Annotated[bool | None, about("True if no task was created")]]
 
 
 EXAMPLE_PART = Batched(

@@ -1,4 +1,4 @@
-"""Work, as applications ask for it."""
+"""The routes of workflows: `apply`, and the state of a task."""
 
 import asyncio
 
