@@ -1,4 +1,4 @@
-"""What a newcomer is told: in our words, with what to do, and as the documents say."""
+"""Problem documents: in our words, with what to do, and as the documents say."""
 
 import re
 from collections.abc import Iterator
