@@ -55,7 +55,7 @@ class TenantState(View):
         ),
     ]
     held: Annotated[
-        HoldView | None, example(None, "While it lasts, no worker claims a task of the tenant")
+        HoldView | None, example(None, "Under this hold, no worker claims tasks of the tenant")
     ]
 
 

@@ -54,7 +54,7 @@ class WorkerList(View):
 
 class Drained(View):
     worker: fields.WorkerName
-    changed: Annotated[fields.Changed, about("False if it was asked before")]
+    changed: Annotated[fields.Changed, about("False if the worker was asked before")]
 
 
 def worker_view(worker: WorkerInfo, draining: Collection[str] = ()) -> WorkerView:

@@ -55,7 +55,11 @@ class StrictRoute(APIRoute):
         self.need = need
         self.takes: type[BaseModel] | None = extra.pop(_TAKES, None)
         self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
-        super().__init__(path, endpoint, **options | {"openapi_extra": extra | describe_need(need)})
+        described = {
+            "openapi_extra": extra | describe_need(need),
+            "summary": options.get("summary") or _first_sentence(endpoint),
+        }
+        super().__init__(path, endpoint, **options | described)
         self.sparing: tuple[dict[str, str], ...] = ()
         self.one_valued = ONE_VALUED
         self.ends: frozenset[bytes] = frozenset()  # last words by which longer routes go on
@@ -105,6 +109,11 @@ class StrictRoute(APIRoute):
             return response
 
         return handle
+
+
+def _first_sentence(endpoint: Callable[..., Any]) -> str:
+    """Return the first sentence of a docstring: the summary of an operation."""
+    return " ".join((endpoint.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
 
 
 def _straight(
@@ -200,6 +209,7 @@ class Routes(APIRouter):
 
     The id of an operation in the OpenAPI document is made of its function's name. Clients are
     generated from these ids: a function that is renamed keeps the id by ``name`` in its decorator.
+    The function's docstring is the description, and its first sentence the summary.
     """
 
     def __init__(self, tag: str, bodies: Mapping[str, type[BaseModel]] = NO_BODIES) -> None:

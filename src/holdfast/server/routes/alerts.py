@@ -24,7 +24,7 @@ NEWS_MAX = 1000
 
 @router.get("/internal/alerts", **needs(Role.VIEWER, everywhere=True))
 async def list_alerts(service: ServiceOf) -> AlertList:
-    """The alerts that are raised now. Each service judges by itself, every five seconds."""
+    """List the active alerts. Each service evaluates them by itself, every five seconds."""
     return {"alerts": [alert_view(alert) for alert in service.monitor.alerts]}
 
 
@@ -34,7 +34,8 @@ async def list_alerts(service: ServiceOf) -> AlertList:
     **needs(Role.VIEWER, everywhere=True, also=sse.DOCUMENTED),
 )
 async def alert_events(service: ServiceOf, caller: CallerOf) -> StreamingResponse:
-    """A stream of alerts: `raised` for those of now, then each that is `raised` or `cleared`."""
+    """Stream the alerts. The stream begins with `raised` for each active alert, and continues with
+    each alert that is `raised` or `cleared`."""
     return service.long_requests.stream(caller, _alert_stream(service))
 
 

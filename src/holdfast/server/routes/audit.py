@@ -32,7 +32,7 @@ class AuditQuery(sc.PageQuery):
 
 @router.get("/internal/audit", **needs(Role.VIEWER, everywhere=True))
 async def list_audit(query: Annotated[AuditQuery, Query()], service: ServiceOf) -> views.AuditPage:
-    """The entries of the audit chain, the newest first. Refused commands are among them."""
+    """List the entries of the audit chain, the newest first. Refused commands are among them."""
     entries, more = await audit.entries_from(
         service.app.store, int(query.cursor or 0), query.limit, query.task
     )
@@ -47,7 +47,7 @@ StepCursor = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}@[0-9
 
 
 class TransitionQuery(TaskMarks, sc.PageQuery):
-    task: sc.IdCursor | sc.Absent = sc.optional("The only task to show")
+    task: sc.IdCursor | sc.Absent = sc.optional("Only this task")
     status: list[Status] = sc.any_of(11)
     since: sc.TimeText | sc.Absent = sc.optional("The time of the first transition")
     until: sc.TimeText | sc.Absent = sc.optional("The time before which the transitions were made")
@@ -58,8 +58,8 @@ class TransitionQuery(TaskMarks, sc.PageQuery):
 async def list_transitions(
     query: Annotated[TransitionQuery, Query()], service: ServiceOf
 ) -> views.TransitionList:
-    """The transitions of tasks, with who made them. The newest task comes first, and of each task
-    the oldest transition."""
+    """List the transitions of tasks, with who made them. The newest task comes first, and of each
+    task the oldest transition."""
     page = await service.app.query.transitions(
         query.where(query.status),
         task=query.task,
@@ -86,8 +86,8 @@ class ChainQuery(sc.Sent):
 async def verify_audit(
     query: Annotated[ChainQuery, Query()], service: ServiceOf
 ) -> views.ChainView:
-    """Verify the audit chain from its base to its tip. Requests that come meanwhile share the
-    answer."""
+    """Verify the audit chain from its base to its tip. Requests that arrive in the meantime share
+    the answer."""
     store = service.app.store
     verdict = await service.shared_reads.get(
         "audit",

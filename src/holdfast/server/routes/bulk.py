@@ -1,4 +1,4 @@
-"""Bulk actions: one command for all tasks that a filter matches."""
+"""The routes of bulk actions: one command for all tasks that a filter matches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BulkId = Annotated[str, sc.id_in_path("The id of a bulk action")]
 
 
 class CanaryWanted(sc.Sent):
-    """A few tasks first; the rest follows when those have not failed again."""
+    """A few tasks go first; the rest follows if they do not fail again."""
 
     steps: list[Annotated[int, Field(ge=1, le=1_000_000), sc.NUMBER]] = Field(
         default=[1, 10], min_length=1, max_length=STEPS_LIMIT
@@ -59,7 +59,7 @@ class NewBulk(sc.Reasoned):
     force: sc.Flag = False
     from_checkpoint: sc.Flag = True
     key: sc.Key | None = sc.optional("A second order with the same key returns the first action")
-    dry_run: sc.Flag = sc.flag("Show what the action would touch, and write nothing")
+    dry_run: sc.Flag = sc.flag("Show on which tasks the action would act, and write nothing")
 
     def as_canary(self) -> Canary | None:
         if self.canary is None:
@@ -81,9 +81,10 @@ _PREVIEW = {"model": views.BulkPreviewView, "description": "A dry run: nothing w
     **needs(Role.OPERATOR, 409, also={200: _PREVIEW}),
 )
 async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any:
-    """Create a bulk action. Workers carry it out in the background, and continue after a crash. A
-    task that has changed since the action was made is left alone, so none is touched twice; cancel
-    and pause apply to a task that was submitted before, whatever its state is by then."""
+    """Create a bulk action. Workers carry it out in the background, and continue after a crash. It
+    leaves out a task that has changed since the action was created, so it acts on no task twice.
+    Only cancel and pause apply to every task that was submitted before, whatever its state is by
+    then."""
     bulks, where = service.acting_as(caller).bulks, seen_by(caller, new.filter.filter())
     how = {"force": new.force, "from_checkpoint": new.from_checkpoint}
     if new.dry_run:
@@ -107,7 +108,7 @@ async def create_bulk(new: NewBulk, service: ServiceOf, caller: CallerOf) -> Any
 async def list_bulks(
     query: Annotated[sc.PageQuery, Query()], service: ServiceOf
 ) -> views.BulkPageView:
-    """The bulk actions, the newest first."""
+    """List bulk actions, the newest first."""
     page = await service.app.bulk.find(limit=query.limit, cursor=query.cursor)
     hide = service.app.redactor
     return {"bulks": [views.bulk_view(one, hide) for one in page.bulks], "cursor": page.cursor}
@@ -129,7 +130,7 @@ async def visible_bulk(service: Service, caller: Caller, bulk_id: str) -> BulkIn
 
 @router.get("/internal/bulk/{bulk_id}", **needs(Role.VIEWER, 404))
 async def show_bulk(bulk_id: BulkId, service: ServiceOf, caller: CallerOf) -> views.BulkView:
-    """One bulk action, as it was after its last round."""
+    """Show a bulk action, as it was after its last round."""
     return views.bulk_view(await visible_bulk(service, caller, bulk_id), service.app.redactor)
 
 
@@ -151,7 +152,7 @@ async def ask_bulk(
     caller: CallerOf,
     body: Annotated[BulkActionRequest | None, Body()] = None,
 ) -> views.BulkView:
-    """Stop, pause or resume a bulk action. `stop` is final; what is done stays done."""
+    """Stop, pause or resume a bulk action. `stop` is final, and undoes nothing."""
     await visible_bulk(service, caller, bulk_id)
     reason = body.reason if body else ""
     info = await service.acting_as(caller).bulks.ask(bulk_id, command, reason)

@@ -1,4 +1,4 @@
-"""Checkpoints of tasks: show one, and for tasks that nobody runs put one or remove it."""
+"""The routes of checkpoints: show one, and put or remove one while its task does not run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERSION_MAX = 2**53
     "/internal/checkpoints/{task_id}", response_model=CheckpointView, **needs(Role.VIEWER, 404)
 )
 async def show_checkpoint(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Any:
-    """The checkpoint from which a task continues, with its version."""
+    """Show the checkpoint from which a task continues, with its version."""
     detail = await visible_detail(service, caller, task_id)
     stored, hide = detail.checkpoint, service.app.redactor
 
@@ -43,7 +43,7 @@ class CheckpointToPut(sc.Reasoned):
     model_config = sc.body_example(checkpoint=EXAMPLE_CHECKPOINT, reason="a higher limit")
 
     checkpoint: dict[str, Any] = Field(
-        description="It replaces the stored one of its `version`; values that a view hides stay"
+        description="The new checkpoint, with the `version` that was read; hidden values stay"
     )
 
 
@@ -53,8 +53,9 @@ class CheckpointToPut(sc.Reasoned):
 async def put_checkpoint(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, body: CheckpointToPut
 ) -> CheckpointState:
-    """Replace the checkpoint of a paused or suspended task; 409 when another version is stored than
-    the one that was read. It gets the next version, and the task stays as it is."""
+    """Replace the checkpoint of a paused or suspended task. The answer is 409 when another version
+    is stored than the one that was read. The checkpoint gets the next version, and the task stays
+    as it is."""
     await visible(service, caller, task_id)
     written = await service.acting_as(caller).checkpoints.put(
         task_id, body.checkpoint, reason=body.reason, from_view=True
@@ -78,7 +79,7 @@ async def remove_checkpoint(
     body: Annotated[CheckpointToRemove | None, Body()] = None,
 ) -> CheckpointState:
     """Delete the checkpoint of a paused or suspended task. The task can then be rolled back or
-    start over, and cannot continue."""
+    start over, but it cannot continue."""
     await visible(service, caller, task_id)
     body = body or CheckpointToRemove()
     await service.acting_as(caller).checkpoints.remove(

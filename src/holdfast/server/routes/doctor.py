@@ -24,28 +24,21 @@ class Mending(sc.Reasoned):
     model_config = sc.body_example(reason="after the restore")
 
 
-@router.get(
-    "/internal/doctor", name="look", summary="Examine Store", **needs(Role.VIEWER, everywhere=True)
-)
+@router.get("/internal/doctor", name="look", **needs(Role.VIEWER, everywhere=True))
 async def examine_store(service: ServiceOf) -> HealthView:
-    """Check the store for what does not agree, and repair nothing. The check reads all tasks, so
-    one serves all requests that come meanwhile or soon after."""
+    """Check the store, and repair nothing. The check reads all tasks, so requests that arrive in
+    the meantime or soon after share its answer."""
     health = await service.shared_reads.get(
         _READ, lambda: _examine(service, fix=False), fresh_seconds=FRESH_SECONDS
     )
     return health_view(health, service.app.clock.now())
 
 
-@router.post(
-    "/internal/doctor/fix",
-    name="mend",
-    summary="Repair Store",
-    **needs(Role.ADMIN, everywhere=True),
-)
+@router.post("/internal/doctor/fix", name="mend", **needs(Role.ADMIN, everywhere=True))
 async def repair_store(
     service: ServiceOf, caller: CallerOf, body: Annotated[Mending | None, Body()] = None
 ) -> HealthView:
-    """Repair what can be derived from the rest of the store."""
+    """Repair the store. The repair covers what can be derived from the rest of the store."""
     async with service.acting_as(caller).record_action(
         "doctor fix", "store", body.reason if body else ""
     ):

@@ -1,4 +1,4 @@
-"""Live events of one task or one plan, as server-sent events."""
+"""The routes of live events of a task or a plan, as server-sent events."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ async def task_events(
     last_event_id: LastEventId = None,
     after: After = None,
 ) -> StreamingResponse:
-    """A stream of the task's events from the first, or from the one after `Last-Event-ID`, and each
-    new one; `progress` comes in between, without an id. It ends with `end` when the task has
-    settled."""
+    """Stream the events of a task. The stream begins with the first event, or with the one after
+    `Last-Event-ID`, and continues with each new one. `progress` comes in between, without an id.
+    The stream ends with `end` when the task has settled."""
     await visible(service, caller, task_id)
     begin = sse.position(last_event_id or after)
     return service.long_requests.stream(caller, _task_stream(service, task_id, begin, caller.sight))
@@ -115,8 +115,9 @@ async def plan_events(
     last_event_id: LastEventId = None,
     after: After = None,
 ) -> StreamingResponse:
-    """A stream of the plan's events from the first, or from the one after `Last-Event-ID`, and each
-    new one; `progress` comes in between. It ends with `end` when the plan has settled."""
+    """Stream the events of a plan. The stream begins with the first event, or with the one after
+    `Last-Event-ID`, and continues with each new one. `progress` comes in between. The stream ends
+    with `end` when the plan has settled."""
     plan = await visible_plan(service, caller, plan_id)
     begin = sse.position(last_event_id or after)
     return service.long_requests.stream(caller, _plan_stream(service, plan.id, begin, caller.sight))

@@ -22,13 +22,14 @@ FRESH_SECONDS = 1.0  # so long one read serves all: anybody may ask, as often as
 
 @router.get("/livez", **needs(None))
 async def livez() -> Live:
-    """Answer while the process runs; the store is not asked."""
+    """Check that the process runs. The answer does not depend on the store."""
     return {"status": "live"}
 
 
 @router.get("/readyz", **needs(None))
 async def readyz(service: ServiceOf, response: Response) -> Ready:
-    """Answer 503 while the store is out of reach or the service stops."""
+    """Check that the service is ready. The answer is 503 while the store is out of reach or the
+    service stops."""
     reachable, consuming = await service.shared_reads.get(
         "ready", lambda: _probe_store(service), fresh_seconds=FRESH_SECONDS
     )
@@ -63,7 +64,7 @@ async def _probe_store(service: ServiceOf) -> tuple[bool, bool]:
     **needs(Role.VIEWER, everywhere=True, also={200: {"content": {"text/plain": {}}}}),
 )
 async def metrics(service: ServiceOf) -> Response:
-    """The metrics of the store and of this process, for Prometheus."""
+    """Show the metrics of the store and of this process, for Prometheus."""
     try:
         snapshot = await service.monitor.snapshot()
     except StoreError:
@@ -74,5 +75,5 @@ async def metrics(service: ServiceOf) -> Response:
 
 @router.get("/openapi.json", response_class=Response, **needs(None))
 async def openapi(request: Request) -> Response:
-    """The OpenAPI document of this service."""
+    """Return the OpenAPI document of this service."""
     return Response(msgspec.json.encode(request.app.openapi()), media_type="application/json")

@@ -126,8 +126,8 @@ _PREVIEW = {"model": views.PreviewView, "description": "A dry run: nothing was w
     **needs(Role.OPERATOR, 404, 409, large=NewPlan, also={200: _PREVIEW}),
 )
 async def create_plan(new: NewPlan, service: ServiceOf, caller: CallerOf) -> Any:
-    """Create a plan. The same tasks and terms, sent again, continue the plan that is there. The id
-    that a token of some tenants gives gets a suffix: `planId` of the answer has it."""
+    """Create a plan. The same tasks and terms, sent again, continue the existing plan. For a token
+    of some tenants, the service adds a suffix to the id; `planId` of the answer has it."""
     tasks = _plan_tasks(new, service, caller)
     plan_id, plans = await _id_for(service, caller, new.plan_id), service.acting_as(caller).plans
     if new.dry_run:
@@ -191,7 +191,7 @@ class PlanQuery(sc.PageQuery):
 async def list_plans(
     query: Annotated[PlanQuery, Query()], service: ServiceOf
 ) -> views.PlanPageView:
-    """The plans, the newest first. A page may be short and still have a next one."""
+    """List plans, the newest first. A page may be short and still have a next one."""
     page = await service.app.store.plans.find(
         statuses=tuple(dict.fromkeys(query.status)), limit=query.limit, cursor=query.cursor
     )
@@ -204,7 +204,7 @@ async def list_plans(
 
 @router.get("/api/plans/{plan_id}", **needs(Role.VIEWER, 404))
 async def show_plan(plan_id: PlanInPath, service: ServiceOf, caller: CallerOf) -> views.PlanDetail:
-    """One plan, with the progress of each wave and the terms on which it runs."""
+    """Show a plan. The answer has the progress of each wave and the terms of the plan."""
     plan = await visible_plan(service, caller, plan_id)
     ahead = await _load_forecast(service, plan)
     shown = info(plan, now=service.app.clock.now())
@@ -235,7 +235,7 @@ async def plan_tasks(
     service: ServiceOf,
     caller: CallerOf,
 ) -> views.MemberPage:
-    """The tasks of a plan in its order, as the plan sees them."""
+    """List the tasks of a plan in its order, as the plan sees them."""
     plan, store = await visible_plan(service, caller, plan_id), service.app.store.plans
     tasks, members = await store.tasks(plan.id), await store.members(plan.id)
     if tasks is None:
@@ -292,7 +292,7 @@ async def ask_plan(
     caller: CallerOf,
     body: Annotated[PlanActionRequest | None, Body()] = None,
 ) -> views.PlanAsked:
-    """Send a command to a plan, which passes it on to each of its tasks."""
+    """Send a command to a plan. The plan passes it on to each of its tasks."""
     plan, body = await visible_plan(service, caller, plan_id), body or PlanActionRequest()
     control, why = service.acting_as(caller).plans.control, body.reason
     match command:

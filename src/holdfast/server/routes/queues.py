@@ -21,7 +21,8 @@ router = Routes("queues")
 
 @router.get("/internal/queues", **needs(Role.VIEWER, everywhere=True))
 async def list_queues(service: ServiceOf) -> QueueList:
-    """Every queue: how full it is, and who has paused it; counts are at most two seconds old."""
+    """List the queues. The answer says how full each one is and who has paused it; the counts are
+    at most two seconds old."""
     snapshot, off = await service.monitor.snapshot(), await service.app.store.admin.switches()
     limits, hide = service.settings.backlog, service.app.redactor
     return {"queues": queue_views(snapshot, off, limits, hide)}
@@ -52,10 +53,10 @@ async def turn_queue(
     caller: CallerOf,
     turn: Annotated[Turn | None, Body()] = None,
 ) -> Turned:
-    """Pause or resume a queue on all machines at once. With the intake paused, submits are
-    answered with 503 and Retry-After. With claiming paused, waiting tasks stay where they are, and
-    running tasks go on. A queue that no task, type or live worker has is paused with `force` only.
-    """
+    """Pause or resume a queue on all machines at once. While the intake is paused, submits are
+    answered with 503 and Retry-After. While claiming is paused, waiting tasks stay where they are,
+    and running tasks continue. A queue that no task, type or live worker uses is paused with
+    `force` only."""
     pause, turn, switch = turning is Turning.PAUSE, turn or Turn(), Switch(what)
     known = {*(await service.monitor.snapshot()).queues, *named_here(service.app)}
     changed = await service.acting_as(caller).queues.turn(

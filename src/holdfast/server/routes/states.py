@@ -1,4 +1,4 @@
-"""The state machines, seen."""
+"""The routes of the state machines: their tables and drawings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StatesQuery(sc.Sent):
     **needs(Role.VIEWER, everywhere=True, also={200: {"content": _DRAWINGS}}),
 )
 async def states(query: Annotated[StatesQuery, Query()], service: ServiceOf) -> Response:
-    """A drawing of a state machine, made from the table that all code obeys."""
+    """Draw a state machine. The drawing is made from the table that all code obeys."""
     live = None
     if query.live:
         live = await diagrams.live(query.of, service.app.store, now=service.app.clock.now())

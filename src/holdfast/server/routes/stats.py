@@ -27,7 +27,7 @@ class StatsQuery(sc.Sent):
 
 @router.get("/internal/tasks/stats", **needs(Role.VIEWER, everywhere=True))
 async def stats(query: Annotated[StatsQuery, Query()], service: ServiceOf) -> StatsView:
-    """Counts of tasks, at most two seconds old, and the latest tasks."""
+    """Count the tasks, and list the latest ones. The counts are at most two seconds old."""
     snapshot = await service.monitor.snapshot()
     stats, hide = snapshot.stats, service.app.redactor
     latest = (

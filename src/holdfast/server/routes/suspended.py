@@ -1,4 +1,4 @@
-"""The routes of suspended tasks, which wait for a person."""
+"""The routes of suspended tasks: list, show, resume, amend and discard."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SuspendedQuery(Facts, sc.PageQuery):
 async def list_suspended(
     query: Annotated[SuspendedQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TaskPage:
-    """The suspended tasks, the newest first, each with its error."""
+    """List suspended tasks, the newest first, each with its error."""
     where = seen_by(caller, query.where(sorted(SUSPENDED)))
     return await page_of(service, caller, where, query.limit, query.cursor)
 
@@ -45,8 +45,8 @@ class CausesQuery(sc.Sent):
 async def suspended_groups(
     query: Annotated[CausesQuery, Query()], service: ServiceOf
 ) -> views.Causes:
-    """The suspended tasks by error group, the largest first. `error=FINGERPRINT` lists the tasks of
-    one group."""
+    """List the error groups of suspended tasks, the largest first. `error=FINGERPRINT` in the list
+    of suspended tasks selects the tasks of one group."""
     groups = await service.app.store.views.error_groups(limit=query.limit)
     hide = service.app.redactor
     return {
@@ -64,8 +64,8 @@ async def suspended_groups(
     **needs(Role.VIEWER, 404, 409),
 )
 async def show_suspended(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Any:
-    """All that is kept of a suspended task; 409 when it is not suspended. Only operators of all
-    tenants see the traceback."""
+    """Show everything that is stored about a suspended task. The answer is 409 when the task is not
+    suspended. Only operators of all tenants see the traceback."""
     detail = await visible_detail(service, caller, task_id)
     if not detail.task.suspended:
         raise NotSuspended(task_id, detail.task.status)
@@ -89,7 +89,8 @@ async def resume_suspended(
     caller: CallerOf,
     body: Annotated[Resuming | None, Body()] = None,
 ) -> views.Asked:
-    """Run the task again, forward or backward as before; its failures count anew."""
+    """Resume a suspended task. The task gets the command `retry` if it failed on its way forward,
+    and `rollback` if its rollback failed. Its failures count from zero again."""
     await visible(service, caller, task_id)
     body = body or Resuming()
     task = await service.acting_as(caller).control.resume_suspended(
@@ -119,8 +120,8 @@ class AmendRequest(sc.Reasoned):
 async def amend_suspended(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, body: AmendRequest
 ) -> views.Asked:
-    """Correct the payload or the data of the task, and run it again. The payload is validated as in
-    a submit; the same submit with the first payload still finds the task."""
+    """Correct the payload or the data of a suspended task, and resume it. The service validates the
+    payload as in a submit. The same submit with the first payload still finds the task."""
     await visible(service, caller, task_id)
     task = await service.acting_as(caller).checkpoints.amend(
         task_id,
@@ -140,7 +141,7 @@ async def discard_suspended(
     caller: CallerOf,
     body: Annotated[Discarding | None, Body()] = None,
 ) -> views.Asked:
-    """Give the task up: it is cancelled, with the reason."""
+    """Discard a suspended task. It is cancelled, with the reason."""
     task, reason = await visible(service, caller, task_id), body.reason if body else ""
     try:
         discarded = await service.acting_as(caller).control.discard(task_id, reason=reason)

@@ -55,8 +55,8 @@ _SOME = sc.answer_of(workflows.Batched, "Some tasks were refused", workflows.EXA
     **needs(Role.OPERATOR, 404, 409, takes=Batch, large=Batch, also={207: _SOME}),
 )
 async def submit_tasks(request: Request, batch: Batch) -> Response:
-    """Submit up to 1000 tasks. All are checked before the first is accepted; then each is accepted
-    or refused on its own. With keys it is safe to send them all again."""
+    """Submit up to 1000 tasks. The service checks all of them before it accepts the first. Then it
+    accepts or refuses each on its own. With keys it is safe to send them all again."""
     service, caller = service_of(request), caller_of(request)
     for number, task in enumerate(batch.tasks):
         caller.tenant_for(task.tenant)
@@ -133,7 +133,7 @@ class Facts(TaskMarks):
     def _refuse_null(cls, value: Any) -> Any:
         """Refuse null: in a body, too, a field that is not wanted is left out."""
         if value is None:
-            raise ValueError("leave it out; null is no value of it")
+            raise ValueError("null is not allowed; leave the field out")
         return value
 
     def where(self, statuses: Iterable[Status]) -> Filter:
@@ -173,8 +173,8 @@ class TaskPageQuery(TaskQuery, sc.PageQuery):
 async def list_tasks(
     query: Annotated[TaskPageQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TaskPage:
-    """The tasks, the newest first. A page may be short and still have a next one: each search is
-    bounded."""
+    """List tasks, the newest first. A page may be short and still have a next one, because each
+    search is bounded."""
     where = seen_by(caller, query.filter())
     return await page_of(service, caller, where, query.limit, query.cursor)
 
@@ -198,14 +198,14 @@ async def page_of(
 async def show_task(
     task_id: TaskId, service: ServiceOf, caller: CallerOf
 ) -> Mapping[str, Any] | Response:
-    """All that is kept of a task. Secrets are hidden."""
+    """Show everything that is stored about a task. Secrets are hidden."""
     detail = await visible_detail(service, caller, task_id)
     return await detail_answer(service, caller, detail)
 
 
 @router.get("/api/tasks/{task_id}/why", **needs(Role.VIEWER, 404))
 async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> views.Why:
-    """The reason why a task does not move, in one plain sentence, and what to do about it."""
+    """Explain why a task does not run. The answer is a plain sentence, and what to do."""
     await visible(service, caller, task_id)
     message = service.app.redactor.text(await service.app.why(task_id, sight=caller.sight))
     return {"taskId": task_id, "says": message}
@@ -213,7 +213,7 @@ async def why_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> vie
 
 @router.get("/api/tasks/{task_id}/commands", **needs(Role.VIEWER, 404))
 async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> views.Commands:
-    """The commands that the task accepts now."""
+    """List the commands that a task accepts now."""
     task = await visible(service, caller, task_id)
     return {"taskId": task.id, "status": task.status, "legalCommands": task.legal}
 
@@ -225,7 +225,8 @@ async def task_commands(task_id: TaskId, service: ServiceOf, caller: CallerOf) -
 async def task_timeline(
     task_id: TaskId, service: ServiceOf, caller: CallerOf
 ) -> Mapping[str, Any] | Response:
-    """Every run, attempt and stage, with times, results, errors, and the checkpoint."""
+    """Show the timeline of a task. It has every run, attempt and stage, with times, results and
+    errors, and the checkpoint."""
     detail = await visible_detail(service, caller, task_id)
     view = partial(timeline_view, detail, service.app.redactor)
     return await service.large_views.answer(caller, size_of(detail), view)
@@ -262,7 +263,7 @@ async def ask_task(
     caller: CallerOf,
     body: Annotated[TaskActionRequest | None, Body()] = None,
 ) -> views.Asked:
-    """Send a command to a task; 409 when its present status forbids it."""
+    """Send a command to a task. The answer is 409 when the present status forbids the command."""
     task, body = await visible(service, caller, task_id), body or TaskActionRequest()
     control, why, force = service.acting_as(caller).control, body.reason, body.force
     match command:

@@ -1,4 +1,4 @@
-"""Telegram: what is written to the bot comes in here. The answers go out as deliveries."""
+"""The route of the Telegram bot: its messages become tasks, and deliveries send the answers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ TELEGRAM_UPDATE = "TelegramUpdate"  # its name in the OpenAPI document
 
 
 class TelegramUpdate(RootModel[Any]):
-    """Something that happened at Telegram, as the Bot API has it. Of all its kinds a new text
-    message is looked at; any other JSON is taken and left out."""
+    """An update of Telegram's Bot API. Only new text messages become tasks; everything else is
+    accepted and ignored."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -61,9 +61,9 @@ _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}
 
 @router.post("/api/telegram/webhook", response_model=UpdateAccepted, **_needs)
 async def telegram_webhook(request: Request, service: ServiceOf) -> Response:
-    """The webhook for Telegram alone: a text message to the bot becomes a task. A repeated update
-    becomes the same task. An update that becomes no task is accepted too, or Telegram would send it
-    for ever."""
+    """Turn a text message to the Telegram bot into a task. Only Telegram calls this route. A
+    repeated update becomes the same task. An update that becomes no task is accepted, too;
+    otherwise Telegram would send it again and again."""
     bot = service.app.bot
     assert bot is not None  # or nobody would have been let in
     message = await _read(bot, request)

@@ -34,7 +34,7 @@ class TenantsQuery(sc.Sent):
 
 @router.get("/internal/holds", **needs(Role.VIEWER))
 async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
-    """The tenants that are held."""
+    """List the tenants that are held."""
     holds = [hold for hold in await service.app.tenants.holds() if caller.sees(hold.name)]
     hide, limited = service.app.redactor, caller.sight.limited
     return {"holds": [hold_view(hold, hide, limited) for hold in holds]}
@@ -42,7 +42,8 @@ async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
 
 @router.get("/internal/tenants/{tenant:path}", **needs(Role.VIEWER, 404))
 async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf) -> TenantState:
-    """One tenant: its active task, checkpoint, line and lock, and what to do next."""
+    """Show a tenant. The answer has its active task, checkpoint, line and lock, and what to do
+    next."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
     [overview] = await overviews(service.app, [tenant], caller.sight)
@@ -53,8 +54,8 @@ async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf
 
 @router.post("/internal/tenants/query", **needs(Role.VIEWER))
 async def show_tenants(body: TenantsQuery, service: ServiceOf, caller: CallerOf) -> TenantStates:
-    """Many tenants at once, in their order. A tenant that is another's, or that nobody knows, is
-    shown as empty."""
+    """Show several tenants, in the order of the request. A tenant that nobody knows is shown as
+    empty; one that the token is not for is left out."""
     mine = [tenant for tenant in dict.fromkeys(body.tenants) if caller.sees(tenant)]
     shown = await overviews(service.app, mine, caller.sight)
     return {"tenants": [overview.view(service.app.redactor) for overview in shown]}
@@ -106,7 +107,7 @@ async def hold_tenant(
     caller: CallerOf,
     body: Annotated[HoldRequest | None, Body()] = None,
 ) -> HoldState:
-    """Hold a tenant: no worker claims its tasks until it is released. Submits are accepted."""
+    """Hold a tenant. No worker claims its tasks until it is released; submits are accepted."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
     body = body or HoldRequest()

@@ -80,8 +80,8 @@ class NewTrigger(sc.Reasoned):
     **needs(Role.OPERATOR, 404, 409, large=NewTrigger),
 )
 async def create_trigger(new: NewTrigger, service: ServiceOf, caller: CallerOf) -> Any:
-    """Create a trigger. The same definition, sent again, returns the trigger that is there. The id
-    that a token of some tenants gives gets a suffix: `triggerId` of the answer has it."""
+    """Create a trigger. The same definition, sent again, returns the existing trigger. For a token
+    of some tenants, the service adds a suffix to the id; `triggerId` of the answer has it."""
     if [new.at, new.every, new.cron].count(None) != 2:
         raise InvalidInput("give one of at, every and cron")
     tenant = caller.tenant_for(new.tenant)
@@ -143,7 +143,7 @@ class TriggerQuery(sc.PageQuery):
 async def list_triggers(
     query: Annotated[TriggerQuery, Query()], service: ServiceOf, caller: CallerOf
 ) -> views.TriggerPageView:
-    """Triggers in the order of their ids. A page may be short and still have a next one."""
+    """List triggers in the order of their ids. A page may be short and still have a next one."""
     page = await service.app.schedule.page(
         statuses=tuple(dict.fromkeys(query.status)),
         tenant=caller.tenant_for(query.tenant),
@@ -173,7 +173,7 @@ async def visible_trigger(service: Service, caller: Caller, trigger_id: str) -> 
     "/api/triggers/{trigger_id}", response_model=views.TriggerDetail, **needs(Role.VIEWER, 404)
 )
 async def show_trigger(trigger_id: TriggerInPath, service: ServiceOf, caller: CallerOf) -> Any:
-    """One trigger, with its next fire times in its own zone."""
+    """Show a trigger, with its next fire times in its own time zone."""
     trigger = await visible_trigger(service, caller, trigger_id)
     return await _answer(service, caller, await service.app.schedule.get(trigger.id))
 
@@ -199,8 +199,8 @@ async def next_times(
     service: ServiceOf,
     caller: CallerOf,
 ) -> views.NextTimes:
-    """The next fire times of a trigger, in its own zone. A paused trigger shows those that it
-    would have."""
+    """List the next fire times of a trigger, in its own time zone. For a paused trigger these are
+    the times that it would have."""
     trigger = await visible_trigger(service, caller, trigger_id)
     upcoming = await (await service.app.schedule.get(trigger.id)).next(query.count)
     return {"triggerId": trigger.id, "next": [moment.isoformat() for moment in upcoming]}
@@ -228,8 +228,8 @@ async def ask_trigger(
     caller: CallerOf,
     body: Annotated[TriggerActionRequest | None, Body()] = None,
 ) -> views.TriggerAsked:
-    """Send a command to a trigger. `fire` submits a task now, whatever the policies say; the fire
-    times stay."""
+    """Send a command to a trigger. `fire` submits a task now, whatever the policies are; the
+    schedule does not change."""
     trigger = await visible_trigger(service, caller, trigger_id)
     handle = await service.acting_as(caller).schedule.get(trigger.id)
     why = body.reason if body else ""

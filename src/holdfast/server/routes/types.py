@@ -12,7 +12,7 @@ router = Routes("types")
 
 @router.get("/api/types", **needs(Role.VIEWER))
 async def list_types(service: ServiceOf) -> TypeList:
-    """The task types that this service's code declares."""
+    """List the task types that this service's code declares."""
     registry = service.app.registry
     declarations = map(registry.find, registry.names())
     return {"types": [type_view(declared) for declared in declarations if declared is not None]}

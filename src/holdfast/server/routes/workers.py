@@ -22,7 +22,8 @@ router = Routes("workers")
 
 @router.get("/internal/workers", **needs(Role.VIEWER, everywhere=True))
 async def list_workers(service: ServiceOf) -> WorkerList:
-    """The workers of all machines that were seen lately, and the processes of this service."""
+    """List the workers on all machines, and the worker processes of this service. A worker is
+    listed if it was seen lately."""
     store = service.app.store
     draining = await switches.draining(store)
     workers = await store.views.workers(live_within_seconds=LIVE_LEASES * service.settings.lease)
@@ -42,7 +43,8 @@ class Scaling(sc.Reasoned):
 
 @router.post("/internal/workers/scale", **needs(Role.ADMIN, 409, everywhere=True))
 async def scale_workers(body: Scaling, service: ServiceOf, caller: CallerOf) -> PoolView:
-    """Start worker processes of this service, or stop the newest, which finish their tasks."""
+    """Start or stop worker processes of this service. The newest ones stop first, after they
+    have finished their tasks."""
     before, after = str(service.pool.state()["wanted"]), str(body.processes)
     async with service.acting_as(caller).record_action(
         "scale", "workers", body.reason, before=before, after=after
@@ -69,7 +71,7 @@ async def drain_worker(
     caller: CallerOf,
     body: Annotated[DrainRequest | None, Body()] = None,
 ) -> Drained:
-    """Ask a worker on any machine to drain: to finish its tasks, claim no more, and exit."""
+    """Drain a worker on any machine. The worker finishes its tasks, claims no more, and exits."""
     app, reason = service.app, body.reason if body else ""
     changed = await switches.drain_worker(
         app.store,

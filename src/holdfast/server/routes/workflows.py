@@ -1,4 +1,4 @@
-"""Work, as applications ask for it: post it, and get its result or an id to come back with."""
+"""The routes of workflows: submit a task, and get its result or an id to come back with."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ async def apply(
     idempotency_key: IdempotencyKey = None,
     traceparent: Traceparent = None,
 ) -> Response:
-    """Submit a task and wait for its result. The answer is 200 with the result when it is there in
-    time; 202 with the id when it is not, when the task waits for a person, or when too many large
-    results are requested at once; 409 when the task was cancelled or rolled back. The task is kept
-    in each case."""
+    """Submit a task and wait for its result. The answer is 200 with the result when the task
+    completes in time. It is 202 with the id when it does not, when the task waits for a person, or
+    when too many large results are requested at once. It is 409 when the task was cancelled or
+    rolled back. The task is kept in each case."""
     service, caller, seconds = service_of(request), caller_of(request), application.wait_seconds
     with ExitStack() as places:
         revoked: asyncio.Event | None = None
@@ -173,7 +173,7 @@ def _as_it_stands(service: Service, peek: Peek) -> Response:
     "/api/workflows/tasks/{task_id}", response_model=views.Envelope, **needs(Role.VIEWER, 404)
 )
 async def workflow_task(task_id: TaskId, service: ServiceOf, caller: CallerOf) -> Response:
-    """The state of a task, with its result or error."""
+    """Show the state of a task, with its result or error."""
     try:
         detail = await visible_detail(service, caller, task_id)
     except TaskNotFound:
