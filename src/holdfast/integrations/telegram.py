@@ -181,12 +181,9 @@ def answer(delivery: Delivery) -> bytes:
 
 
 def judge(status: int) -> dict[str, Any] | None:
-    """Return the result of a delivery that needs no repair; None for the usual judgement.
-
-    Raise `Permanent` when a person has to act.
-    """
+    """Return the result of a delivery, as `ChatBot.judge` says."""
     if status == _UNWANTED:
-        log.info("an answer was dropped: Telegram answered %d, the bot may not write it", status)
+        log.info("dropped an answer: Telegram answered %d, the bot may not write there", status)
         return {"status": status, "delivered": False}
     if status == _NOT_TAKEN:
         raise Permanent(

@@ -1,7 +1,4 @@
-"""Messages are signed here, by the Standard Webhooks scheme, and receivers verify them here.
-
-The code uses the standard library only, so that a receiver can copy it.
-"""
+"""Webhooks are signed and verified here, by the Standard Webhooks scheme."""
 
 from __future__ import annotations
 

@@ -110,6 +110,8 @@ def add_parts(document: dict[str, Any]) -> None:
         "scheme": "bearer",
         "description": "A token: hf_ID_SECRET",
     }
-    for part in ALL:
-        schemas.update({name: model.model_json_schema() for name, model in part.bodies.items()})
-        schemes.update({secret.actor: secret.scheme() for secret in part.secrets()})
+    for route in (route for part in ALL for route in part.routes):
+        if isinstance(route, StrictRoute) and route.large and (secret := route.need.secret):
+            schemes[secret.actor] = secret.scheme()
+            update = route.large.model_json_schema()
+            schemas[update["title"]] = update

@@ -40,6 +40,8 @@ class NoPool(Refused, stored_name="NoPool"):
 
 
 class Pool:
+    """The worker processes that this service starts and stops."""
+
     def __init__(
         self,
         command: Sequence[str] | None = None,
@@ -49,7 +51,7 @@ class Pool:
         again_seconds: tuple[float, float] = AGAIN_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``command`` starts one worker process; without it there is nothing to scale."""
+        """Make a pool; ``command`` starts one process, and without it there is nothing to scale."""
         self._command = command
         self._limit = limit
         self.stop_seconds = stop_seconds

@@ -69,7 +69,7 @@ class RepeatedHeader(HoldfastError, stored_name="RepeatedHeader"):
     code = "repeated-header"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the header {name} stands in the request more than once; send one")
+        super().__init__(f"the request has more than one {name} header; send one")
 
 
 class TooManyRequests(HoldfastError, stored_name="TooManyRequests"):
@@ -123,12 +123,10 @@ class ChatSecret:
     actor: str  # who sends them; also the name of the scheme in the OpenAPI document
     service: str  # its name for people
     header: str  # which has the secret
-    about: str = ""  # what the OpenAPI document says of it
+    about: str = ""  # its description in the OpenAPI document
 
     def scheme(self) -> dict[str, str]:
-        """Return the security scheme for the OpenAPI document."""
-        scheme = {"type": "apiKey", "in": "header", "name": self.header}
-        return scheme | {"description": self.about}
+        return {"type": "apiKey", "in": "header", "name": self.header, "description": self.about}
 
     def read(self, request: Request) -> str:
         text = request.headers.get(self.header)
@@ -282,7 +280,7 @@ class RequestAdmission:
         try:
             await self._app.store.admin.audit(entry)
         except StoreError as failed:
-            self._lines.say(logging.ERROR, "a refusal could not be written down: %s", failed)
+            self._lines.say(logging.ERROR, "could not record a refusal in the audit: %s", failed)
 
     async def note_refusal(self, request: Request, error: Exception) -> None:
         """Note that a route has refused: by the tenants of the token, or because the record is

@@ -1,4 +1,4 @@
-"""Tell requests that last for long when their token counts no more."""
+"""Revocations end long requests whose token counts no more."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Watched:
 
 
 class Revocations:
-    """The tokens of this process's long requests: one task looks at them all, once a second."""
+    """The tokens of this process's long requests: one task checks them all, once a second."""
 
     def __init__(self, find: Callable[[str], Token | None]) -> None:
         """Ask ``find`` for the token with an id; it returns None for one that no longer counts."""

@@ -144,7 +144,7 @@ class TokenFile:
 
     def _complain(self, complaint: str) -> None:
         if complaint != self._complaint:
-            log.error("the tokens stay as they were: %s", complaint)
+            log.error("cannot read the tokens file, the previous tokens stay valid: %s", complaint)
         self._complaint = complaint
 
     def _mark(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ class ServiceEdge:
             case Refusal.ADDRESS:
                 return TooManyConnections()
             case Refusal.PROCESS:
-                return Overloaded("as many connections are open here as there may be")
+                return Overloaded("the service has reached its limit of open connections")
         return Overloaded() if self._under_way >= self._requests_max else None
 
     def _wrong_host(self, scope: Scope, *, is_health: bool) -> WrongHost | None:

@@ -53,7 +53,7 @@ class Quota:
         full: Callable[[int], HoldfastError],
         token_full: Callable[[int], HoldfastError],
     ) -> None:
-        """``full`` and ``token_full`` make the refusal out of the number of places."""
+        """Make a quota; ``full`` and ``token_full`` return the refusal, given the limit."""
         self._total, self._of_token = total, of_token
         self._full, self._token_full = full, token_full
         self._taken = 0

@@ -50,19 +50,19 @@ class Stopping(HoldfastError, stored_name="Stopping"):
 
 
 class TooManyStreams(HoldfastError, stored_name="TooManyStreams"):
-    """The process has as many streams as it may have."""
+    """The process has reached its limit of streams."""
 
     code = "too-many-streams"
 
 
 class TooManyOfToken(TooManyStreams, stored_name="TooManyOfToken"):
-    """The token has as many streams as it may have; another may have room."""
+    """The token has reached its limit of streams; another token may have room."""
 
     code = "too-many-streams-of-token"
 
 
 class TooManyWaits(HoldfastError, stored_name="TooManyWaits"):
-    """The process has as many requests that wait for a result as it may have."""
+    """The process has reached its limit of requests that wait for a result."""
 
     code = "too-many-waits"
 
@@ -71,7 +71,7 @@ class TooManyWaits(HoldfastError, stored_name="TooManyWaits"):
 
 
 class TooManyWaitsOfToken(TooManyWaits, stored_name="TooManyWaitsOfToken"):
-    """The token has as many requests that wait for a result as it may have."""
+    """The token has reached its limit of requests that wait for a result."""
 
     code = "too-many-waits-of-token"
 
@@ -80,23 +80,21 @@ class TooManyWaitsOfToken(TooManyWaits, stored_name="TooManyWaitsOfToken"):
 
 
 class Overloaded(HoldfastError, stored_name="Overloaded"):
-    """The process has as much under way as it may have."""
+    """The process has reached a limit of its load."""
 
     code = "overloaded"
 
-    def __init__(
-        self, message: str = "as many requests are under way here as there may be"
-    ) -> None:
+    def __init__(self, message: str = "the service has reached its limit of requests") -> None:
         super().__init__(f"{message}; try again later")
 
 
 class TooManyConnections(HoldfastError, stored_name="TooManyConnections"):
-    """The address has as many connections as it may have; another may have room."""
+    """The address has reached its limit of connections; another address may have room."""
 
     code = "too-many-connections"
 
     def __init__(self) -> None:
-        super().__init__("this address has as many connections as it may have; close some")
+        super().__init__("this address has reached its limit of connections; close some")
 
 
 class UnknownType(HoldfastError, stored_name="UnknownType"):
@@ -194,7 +192,7 @@ def problem(error: Exception, request: Request) -> Response:
         code = _CODES.get(error.status_code, "http-error")
         return _answer(error.status_code, code, str(error.detail), error.headers)
     _log(request, "%s %s failed", request.method, request.scope["path"], error=error)
-    return _answer(500, "internal", "something went wrong here; the log says what")
+    return _answer(500, "internal", "internal error; the service's log has the details")
 
 
 def bad_request(detail: str) -> Response:
@@ -216,7 +214,7 @@ def _of_ours(error: HoldfastError, request: Request) -> Response:
     elif status == 401:
         headers["www-authenticate"] = "Bearer"
     if status == 500:
-        _log(request, "not foreseen: %s", error, error=error)
+        _log(request, "unexpected error: %s", error, error=error)
     return _answer(status, error.code, str(error), headers, task_id=getattr(error, "task_id", None))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -31,7 +31,6 @@ STYLED = [  # a drawing has its styles in it
 _NEED = "x-need"  # taken out again before the document is made
 _TAKES = "x-takes"  # so are these
 _LARGE = "x-large"
-NO_BODIES: Mapping[str, type[BaseModel]] = {}
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Answers = dict[int | str, dict[str, Any]]
@@ -55,10 +54,8 @@ class StrictRoute(APIRoute):
         self.need = need
         self.takes: type[BaseModel] | None = extra.pop(_TAKES, None)
         self.large: type[BaseModel] | None = extra.pop(_LARGE, None)
-        described = {
-            "openapi_extra": extra | describe_need(need),
-            "summary": options.get("summary") or _first_sentence(endpoint),
-        }
+        summary = " ".join((endpoint.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
+        described = {"openapi_extra": extra | describe_need(need), "summary": summary}
         super().__init__(path, endpoint, **options | described)
         self.sparing: tuple[dict[str, str], ...] = ()
         self.one_valued = ONE_VALUED
@@ -109,11 +106,6 @@ class StrictRoute(APIRoute):
             return response
 
         return handle
-
-
-def _first_sentence(endpoint: Callable[..., Any]) -> str:
-    """Return the first sentence of a docstring: the summary of an operation."""
-    return " ".join((endpoint.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
 
 
 def _straight(
@@ -212,16 +204,8 @@ class Routes(APIRouter):
     The function's docstring is the description, and its first sentence the summary.
     """
 
-    def __init__(self, tag: str, bodies: Mapping[str, type[BaseModel]] = NO_BODIES) -> None:
-        """Make a resource; ``bodies`` are those that its routes read themselves, by their names in
-        the OpenAPI document."""
+    def __init__(self, tag: str) -> None:
         super().__init__(tags=[tag], route_class=StrictRoute)
-        self.bodies = bodies
-
-    def secrets(self) -> Iterator[ChatSecret]:
-        for route in self.routes:
-            if isinstance(route, StrictRoute) and route.need.secret is not None:
-                yield route.need.secret
 
 
 def needs(

@@ -68,8 +68,8 @@ def event(name: str, data: Any, at: Position | None = None) -> bytes:
 
 
 class Stream(StreamingResponse):
-    """``on_end`` is called once, before its reader can know that nothing more comes, or when the
-    reader has gone; even if not a part of it was sent."""
+    """A response of server-sent events. It calls ``on_end`` once, before the reader can know that
+    nothing more comes, or when the reader has gone."""
 
     def __init__(self, parts: AsyncGenerator[bytes, None], on_end: Callable[[], None]) -> None:
         self._parts = self._until_end(parts)

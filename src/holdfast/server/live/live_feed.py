@@ -62,8 +62,8 @@ class LiveFeed(Generic[R, D]):
         *,
         moving: Callable[[R], bool],
     ) -> None:
-        """``load_detail`` returns what the watchers of a record are shown. ``moving`` tells whether
-        a record may have news without a new version."""
+        """Make a feed; ``load_detail`` returns what the watchers of a record are shown, and
+        ``moving`` whether a record may have news without a new version."""
         self._load = load
         self._load_detail = load_detail
         self._moving = moving

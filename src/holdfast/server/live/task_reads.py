@@ -61,7 +61,7 @@ class LargeViews:
             async with asyncio.timeout(READ_WAIT_SECONDS):
                 await self._reads.acquire()
         except TimeoutError:
-            raise Overloaded("as many tasks are being read here as may be") from None
+            raise Overloaded("the service has reached its limit of task reads") from None
         try:
             yield
         finally:

@@ -54,8 +54,7 @@ async def put_checkpoint(
     task_id: TaskId, service: ServiceOf, caller: CallerOf, body: CheckpointToPut
 ) -> CheckpointState:
     """Replace the checkpoint of a paused or suspended task. The answer is 409 when another version
-    is stored than the one that was read. The checkpoint gets the next version, and the task stays
-    as it is."""
+    is stored than the one that was read. The new checkpoint gets the next version."""
     await visible(service, caller, task_id)
     written = await service.acting_as(caller).checkpoints.put(
         task_id, body.checkpoint, reason=body.reason, from_view=True

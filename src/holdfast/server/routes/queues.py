@@ -21,8 +21,7 @@ router = Routes("queues")
 
 @router.get("/internal/queues", **needs(Role.VIEWER, everywhere=True))
 async def list_queues(service: ServiceOf) -> QueueList:
-    """List the queues. The answer says how full each one is and who has paused it; the counts are
-    at most two seconds old."""
+    """List the queues: how full they are, and who paused them. Counts are up to two seconds old."""
     snapshot, off = await service.monitor.snapshot(), await service.app.store.admin.switches()
     limits, hide = service.settings.backlog, service.app.redactor
     return {"queues": queue_views(snapshot, off, limits, hide)}

@@ -22,12 +22,8 @@ from holdfast.server.submission import find_type
 
 IGNORED = {"ok": True, "ignored": True}
 REFUSED = "update %s of Telegram is left out, task %s does not take it: %s"
-SECRET = ChatSecret(
-    "telegram",
-    "Telegram",
-    "X-Telegram-Bot-Api-Secret-Token",
-    "The secret that setWebhook was given; Telegram sends it along",
-)
+ABOUT = "The secret that setWebhook was given; Telegram sends it along"
+SECRET = ChatSecret("telegram", "Telegram", "X-Telegram-Bot-Api-Secret-Token", ABOUT)
 TELEGRAM_UPDATE = "TelegramUpdate"  # its name in the OpenAPI document
 
 
@@ -36,6 +32,7 @@ class TelegramUpdate(RootModel[Any]):
     accepted and ignored."""
 
     model_config = ConfigDict(
+        title=TELEGRAM_UPDATE,
         json_schema_extra={
             "examples": [
                 {
@@ -53,7 +50,7 @@ class TelegramUpdate(RootModel[Any]):
     )
 
 
-router = Routes("telegram", {TELEGRAM_UPDATE: TelegramUpdate})
+router = Routes("telegram")
 _needs = needs(None, 400, 401, 404, 413, 415, 422, 429, 503, secret=SECRET, large=TelegramUpdate)
 _BODY = {"schema": {"$ref": f"#/components/schemas/{TELEGRAM_UPDATE}"}}
 _needs["openapi_extra"]["requestBody"] = {"content": {"application/json": _BODY}, "required": True}

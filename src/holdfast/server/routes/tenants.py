@@ -42,8 +42,7 @@ async def list_holds(service: ServiceOf, caller: CallerOf) -> HoldList:
 
 @router.get("/internal/tenants/{tenant:path}", **needs(Role.VIEWER, 404))
 async def show_tenant(tenant: TenantInPath, service: ServiceOf, caller: CallerOf) -> TenantState:
-    """Show a tenant. The answer has its active task, checkpoint, line and lock, and what to do
-    next."""
+    """Show a tenant: its active task, checkpoint, line and lock, and what to do next."""
     if not caller.sees(tenant):
         raise NoSuchTenant(tenant)
     [overview] = await overviews(service.app, [tenant], caller.sight)
