@@ -34,8 +34,7 @@ import redis
 from holdfast import Context, Holdfast, Permanent
 from holdfast.clock import SystemClock
 from holdfast.errors import TaskFailed
-from holdfast.server import Service
-from holdfast.server import serve as serving
+from holdfast.server import Service, serve
 from holdfast.server.auth import tokens as tk
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
@@ -216,13 +215,13 @@ async def _fail(_: Context, number: int) -> int:
 @asynccontextmanager
 async def _listening(service: Service) -> AsyncIterator[str]:
     asked, urged, listening = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    bound = serving.bind("127.0.0.1", 0)
+    bound = serve.bind("127.0.0.1", 0)
     answering = asyncio.create_task(
-        serving.answer(service, bound, stop=asked, stop_now=urged, on_listening=listening.set)
+        serve.answer(service, bound, stop=asked, stop_now=urged, on_listening=listening.set)
     )
     await listening.wait()
     try:
-        yield serving.url_of(bound)
+        yield serve.url_of(bound)
     finally:
         asked.set()
         await answering

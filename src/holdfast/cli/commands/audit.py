@@ -25,7 +25,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds
 from holdfast.domain.phrases import count, span
 from holdfast.domain.task.history import HistoryStep
-from holdfast.engine.operations import audit as auditing
+from holdfast.engine.operations import audit as audit_ops
 from holdfast.engine.operations.audit import ChainVerdict, anchor_from
 from holdfast.insight.views import audit as views
 from holdfast.insight.views.view import keys
@@ -71,7 +71,7 @@ def list_entries(
         return
 
     async def load(session: Session) -> tuple[Sequence[Audit], int | None, float]:
-        return *await auditing.entries_from(session.store, cursor, limit, task), session.now
+        return *await audit_ops.entries_from(session.store, cursor, limit, task), session.now
 
     entries, more, now = run(context, load)
     rows = [_row(entry, now) for entry in entries]
@@ -205,7 +205,7 @@ async def verify(session: Session, *, head: Head = None, json: opt.Json = False)
     chain = await session.store.admin.chain(limit=0)
     total = chain.head.seq - chain.base.seq
     with progress("links compared", total, shown=is_watched(json=json)) as walked:
-        verdict = await auditing.verify(
+        verdict = await audit_ops.verify(
             session.store,
             noted=noted,
             walked=walked,
@@ -229,8 +229,8 @@ def _print_verdict(verdict: ChainVerdict) -> None:
         say(f"MISSING: {missing.says}", style="bold red")
     print_fields(
         {
-            "head": auditing.format_link(verdict.head),
-            "base": auditing.format_link(verdict.base) if verdict.base.seq else None,
+            "head": audit_ops.format_link(verdict.head),
+            "base": audit_ops.format_link(verdict.base) if verdict.base.seq else None,
             "gone": missing.says if missing is not None and missing.explained else None,
             "loose": f"{verdict.loose} not in the chain yet" if verdict.loose else None,
         }

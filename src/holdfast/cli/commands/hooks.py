@@ -17,7 +17,7 @@ from holdfast.domain.notification import Hook
 from holdfast.domain.task.events import TaskSnoozed, TaskStarted
 from holdfast.domain.task.state import Status
 from holdfast.insight.views.tasks import callback_view
-from holdfast.notify import hooks as book
+from holdfast.notify import hooks as hooks_file
 from holdfast.notify.hooks import FILE
 from holdfast.notify.signature import Secret
 from holdfast.settings import load
@@ -34,7 +34,7 @@ SHRINKS = {"EVENTS": 10, "ONLY": 10}
 )
 def list_hooks(json: opt.Json = False) -> None:
     """List the configured hooks, with the hosts of their URLs. HOLDFAST_WEBHOOKS names the file."""
-    configured = book.load(load())
+    configured = hooks_file.load(load())
     views = [_view(hook) for hook in configured.hooks.values()]
     has_callbacks = notification.CALLBACK in configured.secrets
     print_list(
@@ -141,7 +141,7 @@ def secret(
 
 
 def _callback_secret(tenant: str | None) -> str:
-    known = book.load(load()).secrets_of(notification.CALLBACK, tenant)
+    known = hooks_file.load(load()).secrets_of(notification.CALLBACK, tenant)
     if not known:
         raise InvalidInput(f"{FILE} names no file with a [callbacks] secret")
     return known[0].text()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.domain import names, notification
 from holdfast.domain.errors import UnknownQueue
 from holdfast.engine.actor_calls import ActorCalls
-from holdfast.engine.operations import switches as switching
+from holdfast.engine.operations import switches as switch_ops
 from holdfast.ports import LIVE_LEASES, Switch
 from holdfast.registry import OWN_QUEUES
 
@@ -64,7 +64,7 @@ class Queues(ActorCalls):
         store, now = self._app.store, self._app.clock.now()
         by = self._by_reason(reason)
         return {
-            switch: await switching.turn_queue(store, switch, queue, on=on, by=by, now=now)
+            switch: await switch_ops.turn_queue(store, switch, queue, on=on, by=by, now=now)
             for switch in switches
         }
 

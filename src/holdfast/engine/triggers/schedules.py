@@ -15,7 +15,7 @@ from holdfast.domain.errors import (
     TriggerConflict,
     TriggerNotFound,
 )
-from holdfast.domain.trigger import definition as defining
+from holdfast.domain.trigger import definition as definitions
 from holdfast.domain.trigger import schedule as times
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
 from holdfast.domain.trigger.trigger import (
@@ -234,14 +234,14 @@ class Schedules(ActorCalls):
         async def write(there: Trigger | None) -> Trigger | None:
             if there is None:
                 drawn = self._draw(wanted, owes_start=not any_start)
-                change = defining.create(wanted, trigger_id, **drawn, owes_start=not any_start)
+                change = definitions.create(wanted, trigger_id, **drawn, owes_start=not any_start)
             else:
                 mine = _started_as(there, wanted) if any_start else wanted
                 if _is_answer(there, mine, replaces):
                     return there
                 # What goes on keeps its start, else it would lose the time that it waits for.
                 mine = mine if there.status in UNFINISHED else wanted
-                change = defining.redefine(there, mine, **self._draw(wanted))
+                change = definitions.redefine(there, mine, **self._draw(wanted))
             limit = self._app.settings.queue_limit
             [outcome] = await self._triggers.apply([change], depth_limit=limit)
             return outcome.trigger if isinstance(outcome, Changed) else None
@@ -253,7 +253,7 @@ class Schedules(ActorCalls):
     def _draw(self, wanted: Definition, *, owes_start: bool = False) -> dict[str, Any]:
         now, chance = self._app.clock.now(), self._app.chance
         is_past = isinstance(wanted.schedule, Once) and wanted.schedule.at < now
-        is_past |= owes_start and defining.started_time(wanted, now) is not None
+        is_past |= owes_start and definitions.started_time(wanted, now) is not None
         if is_past and wanted.misfire is Misfire.SKIP:
             said = "it is in the past, and misfire='skip' skips such times"
             raise InvalidSchedule(times.format_schedule(wanted.schedule), said)
@@ -269,7 +269,7 @@ def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:
 
     Raise TriggerConflict if it is another one that must not be replaced.
     """
-    if defining.has_definition(there, wanted):
+    if definitions.has_definition(there, wanted):
         return not replaces or there.status in UNFINISHED
     if not replaces or _is_anothers(there, wanted):
         raise TriggerConflict(there.id)

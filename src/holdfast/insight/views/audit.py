@@ -9,7 +9,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.history import HistoryStep, Maker
 from holdfast.domain.task.state import Command, Status
-from holdfast.engine.operations import audit as auditing
+from holdfast.engine.operations import audit as audit_ops
 from holdfast.engine.operations.audit import ChainVerdict
 from holdfast.engine.operations.audit_gaps import Missing
 from holdfast.insight.views import fields
@@ -153,7 +153,7 @@ def _state_view(verdict: ChainVerdict) -> ChainState:
     return {
         "holds": verdict.holds,
         "links": verdict.links,
-        "base": auditing.format_link(verdict.base),
-        "head": auditing.format_link(verdict.head),
+        "base": audit_ops.format_link(verdict.base),
+        "head": audit_ops.format_link(verdict.head),
         "loose": verdict.loose,
     }
