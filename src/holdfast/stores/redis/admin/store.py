@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from holdfast.domain.audit import Audit, Chain
 from holdfast.ports import Check, Finding, Kept, Switch, SwitchSetting, Timings
 from holdfast.stores.redis.admin import audit_chain, audit_seal
-from holdfast.stores.redis.admin import switches as switching
+from holdfast.stores.redis.admin import switches as switch_ops
 from holdfast.stores.redis.encoding import stage_timings
 from holdfast.stores.redis.partition import Partitions
 from holdfast.stores.redis.repair import doctor
@@ -83,12 +83,12 @@ class RedisAdmin:
     async def set_switch(
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
-        return await switching.set_switch(
+        return await switch_ops.set_switch(
             self._parts, switch, name, on=on, audit=audit, until=until
         )
 
     async def switches(self) -> Sequence[SwitchSetting]:
-        return await switching.switches(self._parts)
+        return await switch_ops.switches(self._parts)
 
     async def observe(self, batch: Sequence[Timings]) -> None:
         await stage_timings.observe(self._parts.first, batch)

@@ -23,7 +23,7 @@ from holdfast.domain.task.placement import START, Place
 from holdfast.ports import Claimed, Clock, Switch
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import pack, unless_foreign
-from holdfast.stores.redis.encoding import claim as claiming
+from holdfast.stores.redis.encoding import claim as claim_replies
 from holdfast.stores.redis.encoding import submission
 from holdfast.stores.redis.partition import CLAIMS, Partition, Partitions, try_all
 from holdfast.stores.redis.repair.salvage import set_aside
@@ -130,7 +130,7 @@ async def claim_from(
     secret = secrets.token_hex(8)
     while True:
         wanted = max(0, min(limit - len(claimed), CLAIMS))
-        reply = claiming.ClaimReply(
+        reply = claim_replies.ClaimReply(
             *await part.write(
                 scripts.CLAIM,
                 claim.worker,
@@ -164,10 +164,10 @@ async def _readable(
     claimed = []
     for parts in handed_out:
         try:
-            if len(parts) == claiming.FIRST_RUN:
+            if len(parts) == claim_replies.FIRST_RUN:
                 claimed.append(submission.first_claimed_of(parts, lease))
             else:
-                claimed.append(claiming.claimed_of(parts))
+                claimed.append(claim_replies.claimed_of(parts))
         except SerialisationError as error:
             unreadable.append(parts[0])
             log.error("%s", error)

@@ -7,9 +7,9 @@ from functools import partial
 
 from holdfast.domain.audit import Audit, Chain
 from holdfast.ports import Check, Finding, Kept, Switch, SwitchSetting, Timings
-from holdfast.stores.sqlite.admin import audit as auditing
+from holdfast.stores.sqlite.admin import audit as audit_ops
 from holdfast.stores.sqlite.admin import doctor, prune, repair
-from holdfast.stores.sqlite.admin import switches as switching
+from holdfast.stores.sqlite.admin import switches as switch_ops
 from holdfast.stores.sqlite.file.opened import Door
 from holdfast.stores.sqlite.views import measures
 
@@ -64,7 +64,7 @@ class SqliteAdmin:
         return [Check(name="persistence", good=True, message=message)]
 
     async def audit(self, entry: Audit) -> None:
-        await self._door().writer.do(partial(auditing.audit, entry=entry))
+        await self._door().writer.do(partial(audit_ops.audit, entry=entry))
 
     async def seal(self, *, limit: int) -> int:
         """Return 0: every audit entry is linked when it is written."""
@@ -72,21 +72,21 @@ class SqliteAdmin:
         return 0
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
-        return await self._door().readers.do(partial(auditing.audits, limit=limit, cursor=cursor))
+        return await self._door().readers.do(partial(audit_ops.audits, limit=limit, cursor=cursor))
 
     async def chain(self, *, after: int = 0, limit: int) -> Chain:
-        return await self._door().readers.do(partial(auditing.chain, after=after, limit=limit))
+        return await self._door().readers.do(partial(audit_ops.chain, after=after, limit=limit))
 
     async def set_switch(
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
     ) -> bool:
         work = partial(
-            switching.set_switch, switch=switch, name=name, audit=audit, until=until, on=on
+            switch_ops.set_switch, switch=switch, name=name, audit=audit, until=until, on=on
         )
         return await self._door().writer.do(work)
 
     async def switches(self) -> Sequence[SwitchSetting]:
-        return await self._door().readers.do(switching.switches)
+        return await self._door().readers.do(switch_ops.switches)
 
     async def observe(self, batch: Sequence[Timings]) -> None:
         await self._door().writer.do(partial(measures.observe, batch=batch), weight=len(batch))

@@ -30,7 +30,7 @@ from holdfast.domain.task.transition import (
 from holdfast.ports import Beat, Claimed, Due, Renewal, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite.file.opened import Door
-from holdfast.stores.sqlite.tasks import claim as claiming
+from holdfast.stores.sqlite.tasks import claim as claim_ops
 from holdfast.stores.sqlite.tasks import queue
 from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_follow_ups
 from holdfast.stores.sqlite.tasks.records import (
@@ -63,14 +63,14 @@ class SqliteTasks:
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
-        claim_request = claiming.ClaimRequest(
+        claim_request = claim_ops.ClaimRequest(
             worker=worker,
             request=request,
             queues=queues,
             limit=limit,
             lease_seconds=lease_seconds,
         )
-        work = partial(claiming.claim, claim_request=claim_request, empty=self._empty_claims)
+        work = partial(claim_ops.claim, claim_request=claim_request, empty=self._empty_claims)
         return await self._door().writer.do(work, weight=limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
@@ -81,11 +81,11 @@ class SqliteTasks:
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
-        work = partial(claiming.renew, beat=beat, batch=batch, lease_seconds=lease_seconds)
+        work = partial(claim_ops.renew, beat=beat, batch=batch, lease_seconds=lease_seconds)
         return await self._door().writer.do(work, weight=len(batch))
 
     async def leave(self, worker: str) -> None:
-        await self._door().writer.do(partial(claiming.leave, worker=worker))
+        await self._door().writer.do(partial(claim_ops.leave, worker=worker))
         self._empty_claims.pop(worker, None)
 
     async def expire(
