@@ -204,9 +204,9 @@ class MemoryState:
         self.taken_back[task.queue].pop(task.id, None)
 
     def queued_ids(self, queue: str) -> Iterator[str]:
-        """Yield the ids of a queue; tasks taken back come first, in the order of their submits."""
+        """Yield the ids of a queue; tasks taken back come first, the newest submit before all."""
         taken_back = self.taken_back[queue]
-        yield from sorted(taken_back, key=taken_back.__getitem__)
+        yield from sorted(taken_back, key=taken_back.__getitem__, reverse=True)
         yield from self.ready[queue]
 
     def moved_on(self, task: Task) -> bool:

@@ -14,7 +14,7 @@ local function let_go(tenant)
   local active = tenant and active_of(tenant)
   local r = active and read(active)
   if r and r.place == PLACE.ready and not r.entry then
-    follow('ZADD', K.back(r.queue), r.order, r.id)
+    follow('ZADD', K.back(r.queue), '-' .. r.order, r.id)
   end
 end
 

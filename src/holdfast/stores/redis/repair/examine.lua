@@ -125,7 +125,7 @@ local function queue_again(r)
 end
 
 local function back_to_its_head(r)
-  call('ZADD', K.back(r.queue), r.order, r.id)
+  call('ZADD', K.back(r.queue), '-' .. r.order, r.id)
   rings.ready = true
 end
 

@@ -32,8 +32,6 @@ from holdfast.stores.sqlite.transaction import Txn, json_list
 
 Key = tuple[str, str]  # tenant, key
 
-FIRST_NUMBER = -(1 << 62)  # in a queue, before all that were ever given out
-
 
 class EncodedSubmission(msgspec.Struct, frozen=True, gc=False):
     """A submission and its record, encoded before the writer's time is spent on it."""
@@ -191,7 +189,7 @@ def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
         ran_by=task.lease.owner if task.lease else task.ran_by,
     )
     txn.leave_place(row, task.tenant)
-    txn.put(task, task.place, after, mutable_json(after), ready=FIRST_NUMBER + task.order)
+    txn.put(task, task.place, after, mutable_json(after), ready=-task.order)
     txn.topics.add(Topic.READY)
 
 

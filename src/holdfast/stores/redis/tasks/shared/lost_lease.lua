@@ -12,7 +12,7 @@ local function is_crash(r, crashes, alone_from)
   return noted.begun == position and (crashes < alone_from or noted.alone == true)
 end
 
--- Puts a task whose lease has lapsed before those that were only ready, in the order of submits.
+-- Puts a task whose lease has lapsed before those that were only ready, the newest submit first.
 -- Its entry stays pending with the old holder.
 local function lose_lease(r, to, event, alone_from)
   if not to[r.status] then return false end
@@ -27,7 +27,7 @@ local function lose_lease(r, to, event, alone_from)
   add(changes, 'lapses', whole((tonumber(r.lapses or '0') or 0) + 1))
   add(changes, 'interrupted', 'true', 'place', PLACE.ready, 'ranBy', r.leaseOwner or '')
   set(r, changes)
-  follow('ZADD', K.back(r.queue), r.order, r.id)
+  follow('ZADD', K.back(r.queue), '-' .. r.order, r.id)
   count(r.queue, PLACE.leased, -1)
   count(r.queue, PLACE.ready, 1)
   count_lock(r, -1)
