@@ -100,6 +100,7 @@ def test_the_source_is_really_read() -> None:
     [
         "class Full(Exception): code = 'found'",
         "class Full(Exception): code: str = 'found'",
+        "class Full(Failed, code='found'): ...",
         "def say(text, code): ...\nsay('full', 'found')",
         "def say(text, code): ...\nsay('full', code='found')",
         "def say(text, *, code): ...\nsay('full', code='found')",

@@ -442,8 +442,8 @@ DEFECTS = (
     Defect(
         "Q14",
         "src/holdfast/domain/errors.py",
-        '    code = "contended"\n',
-        '    code = "contended-elsewhere"\n',
+        'stored_name="Contended", code="contended")',
+        'stored_name="Contended", code="contended-elsewhere")',
         "tests/docs/test_runbook.py::test_all_that_the_source_has_is_told_once_and_nothing_else",
     ),
     Defect(

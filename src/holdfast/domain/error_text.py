@@ -14,11 +14,14 @@ class StoredName:
     """
 
     stored_name: ClassVar[str]
+    code: ClassVar[str]
 
-    def __init_subclass__(cls, *, stored_name: str = "", **options: Any) -> None:
+    def __init_subclass__(cls, *, stored_name: str = "", code: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
         if stored_name:
             cls.stored_name = stored_name
+        if code:
+            cls.code = code
 
 
 def text_of(error: BaseException, limit_chars: int) -> str:

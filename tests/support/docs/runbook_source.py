@@ -39,6 +39,8 @@ def codes_in(paths: Iterable[Path]) -> Iterator[str]:
             yield from _assigned(node)
         elif isinstance(node, ast.Call):
             yield from _given(node, places)
+        elif isinstance(node, ast.ClassDef):
+            yield from _texts([one.value for one in node.keywords if one.arg == "code"])
 
 
 def _places(paths: Iterable[Path]) -> dict[str, set[int]]:

@@ -123,7 +123,7 @@ class Problem(BaseModel):
     type: str = Field(examples=["about:blank"])
     title: str = Field(examples=["Not Found"])
     status: int = Field(examples=[404])
-    detail: str = Field(examples=["no task 0199a0b2c3d4"])
+    detail: str = Field(examples=["there is no task 0199a0b2c3d4"])
     code: str = Field(examples=["task-not-found"])
     task_id: str | None = Field(default=None, alias="taskId", examples=["0199a0b2c3d4"])
     errors: list[WrongField] | None = None
