@@ -79,7 +79,8 @@ class AdminStore(Protocol):
         """Add recorded entries to the audit chain and return how many. A store that adds them at
         once has nothing to do."""
 
-    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]: ...
+    async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
+        """Return audit entries, the newest first; ``cursor`` is how many of them to skip."""
 
     async def chain(self, *, after: int = 0, limit: int) -> Chain:
         """Return the links after that number, the oldest first."""

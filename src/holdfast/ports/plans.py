@@ -44,9 +44,11 @@ class PlanStore(Protocol):
         """Make plans due now; one with a driver becomes due when the driver gives it back. Settled
         plans and unsealed ones stay as they are. No version changes."""
 
-    async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]: ...
+    async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
+        """Return the records of plans, in the order of the ids; None: there is no such plan."""
 
-    async def tasks(self, plan_id: str) -> PlanTasks | None: ...
+    async def tasks(self, plan_id: str) -> PlanTasks | None:
+        """Return the ids and tenants of a plan's tasks; None: there is no such plan."""
 
     async def members(self, plan_id: str) -> Mapping[int, Member]:
         """Return the plan's view of its tasks, by number; tasks that are not named are waiting."""
@@ -58,4 +60,5 @@ class PlanStore(Protocol):
 
     async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
-    ) -> PlanPage: ...
+    ) -> PlanPage:
+        """Return a page of the plans in these statuses (none named: in any), the newest first."""

@@ -1,4 +1,4 @@
-"""A store is a bundle of five parts, with the signals and ids that they share."""
+"""The interface of a new store: the bundle `Store` with its five parts, the signals and the ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.ports.views import ViewStore
 class Topic(StrEnum):
     READY = "ready"  # a task may be there to claim, or be due sooner than was known
     RESTED = "rested"  # a task has settled or been parked
-    DUE = "due"  # a trigger or a plan may need a look sooner than was known
+    DUE = "due"  # a trigger or a plan may be due sooner than was known
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +59,11 @@ class Store(Protocol):
     def file(self) -> FileStore | None:
         """Return the store as a file that can be copied; None: it is no file."""
 
-    async def open(self) -> None: ...
+    async def open(self) -> None:
+        """Connect, and make or check what is stored; no other verb is called before."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Release everything; no verb is called afterwards."""
 
     async def detach(self) -> None:
         """Release the calling event loop, which does not use the store again; others still may."""

@@ -17,9 +17,12 @@ class Switch(StrEnum):
 
 
 OF_QUEUES = frozenset({Switch.INTAKE, Switch.CLAIMING})
+HELD, FREE = "held", "free"  # the states of a tenant, as the audit has them
 
 
 class SwitchSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored state of a switch that is off, with who set it, when and until when."""
+
     switch: Switch
     name: str  # the queue's, the worker's or the tenant's
     by: By

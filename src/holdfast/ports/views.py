@@ -32,6 +32,8 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole record of a task."""
+
     task: Task
     payload: bytes
     result: bytes | None
@@ -52,6 +54,8 @@ class TenantView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """The conditions that a task must meet, all of them; one that is left out matches any task."""
+
     statuses: tuple[Status, ...] = ()
     type: str | None = None
     tenant: str | None = None
@@ -83,23 +87,31 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewStore(Protocol):
-    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]: ...
+    """The verbs that read tasks, tenants, workers and counts."""
+
+    async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
+        """Return the records of tasks, in the order of the ids; None: there is no such task."""
 
     async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
         """Return only the states of tasks; a tombstone answers for a deleted task."""
 
-    async def detail(self, task_id: str) -> Detail | None: ...
+    async def detail(self, task_id: str) -> Detail | None:
+        """Return all that is stored of a task, read in one step; None: there is no such task."""
 
-    async def checkpoint(self, task_id: str) -> Checkpoint | None: ...
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        """Return a task's checkpoint, decoded; raise SerialisationError if it cannot be read."""
 
-    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page: ...
+    async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
+        """Return a page of the tasks that match, the newest first."""
 
     async def tenants(self, names: Sequence[str], *, line_limit: int = 0) -> Sequence[TenantView]:
         """Return a view for each name, with the first ``line_limit`` ids of its line."""
 
-    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]: ...
+    async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
+        """Return the last report of each known worker; it is live if seen within that time."""
 
-    async def stats(self) -> Stats: ...
+    async def stats(self) -> Stats:
+        """Count tasks by status and queue, with transitions, refusals and timings."""
 
     async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:
         """Group suspended tasks by the fingerprint of their failure, the most frequent first."""

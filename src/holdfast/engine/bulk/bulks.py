@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,9 +27,6 @@ from holdfast.engine.handle import info_of as task_info_of
 from holdfast.engine.operations.expired_checkpoints import Forecast, forecast
 from holdfast.ports import Detail, Filter
 from holdfast.runtime.deadlines import wait_within
-
-if TYPE_CHECKING:
-    pass
 
 SAMPLE = 10
 FOUND_LIMIT = 100

@@ -14,9 +14,9 @@ from holdfast.domain.phrases import span
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.task import By
 from holdfast.ports import Store, Switch, SwitchSetting
+from holdfast.ports.switches import FREE, HELD
 
 ON, OFF, WORKING, DRAINING = "on", "off", "working", "draining"  # as the audit has them
-HELD, FREE = "held", "free"
 
 
 async def active_switches(store: Store, now: float) -> list[SwitchSetting]:

@@ -8,7 +8,6 @@ worker has seen the hold.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,9 +17,6 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.engine.actor_calls import ActorCalls
 from holdfast.engine.operations import switches
 from holdfast.ports import Switch, SwitchSetting
-
-if TYPE_CHECKING:
-    pass
 
 
 class HoldAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -39,9 +39,6 @@ from holdfast.engine.plans.control import PlanControl
 from holdfast.engine.plans.handle import PlanHandle, PlanInfo, info
 from holdfast.runtime import new_task
 from holdfast.runtime.plans.task_gateway import TaskGateway
-
-if TYPE_CHECKING:
-    pass
 
 PART = 200  # tasks in one insert, or tenants in one look
 MOST = 100_000  # tasks in one plan

@@ -11,6 +11,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreError
 from holdfast.domain.task.task import By
 from holdfast.ports import Switch, SwitchSetting
+from holdfast.ports.switches import FREE, HELD
 from holdfast.runtime.deadlines import sleep
 from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.worker.executor import HeldTenants
@@ -19,7 +20,6 @@ log = logging.getLogger("holdfast.worker")
 
 POLL_SECONDS = 3.0
 THREADS_SECONDS = 0.5
-HELD, FREE = "held", "free"  # as the audit has them
 
 
 class DrainableWorker(Protocol):
