@@ -101,7 +101,7 @@ class Submitter:
         if self._app.tracer.on:
             with self._trace(declared, terms) as span:
                 task_id = await self._submit(declared, payload, key, terms)
-                span.tell(task_id=task_id)
+                span.set_attributes(task_id=task_id)
         else:
             task_id = await self._submit(declared, payload, key, terms)
         self._watch_queue(queue or declared.queue)
@@ -135,7 +135,7 @@ class Submitter:
         terms["callback"] = self._app.check_callback(terms.get("callback"))
         with self._trace(declared, terms) as span:
             ids = await self._many(declared, payloads, keys, terms)
-            span.tell(tasks=len(ids))
+            span.set_attributes(tasks=len(ids))
         self._watch_queue(terms.get("queue") or declared.queue)
         return [Handle(self._app, task_id, declared.result) for task_id in ids]
 

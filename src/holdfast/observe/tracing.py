@@ -34,7 +34,7 @@ class OtelSpan:
     def traceparent(self) -> str | None:
         return _traceparent(trace.set_span_in_context(self._span))
 
-    def tell(self, **facts: str | int) -> None:
+    def set_attributes(self, **facts: str | int) -> None:
         for name, value in facts.items():
             self._span.set_attribute(f"holdfast.{name.replace('_', '.')}", value)
 
@@ -85,7 +85,7 @@ class OtelTracer:
             name, parent, kind, record_exception=False, set_status_on_exception=False
         ) as made:
             span = OtelSpan(made, self._redactor)
-            span.tell(**facts)
+            span.set_attributes(**facts)
             yield span
 
 

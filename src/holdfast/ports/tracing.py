@@ -9,14 +9,17 @@ from holdfast.domain.task.task import Task
 
 
 class Span(Protocol):
+    """A span around a submit or a stage."""
+
     @property
     def traceparent(self) -> str | None:
         """Return the text in a task that links its stages to this span; None: there is none."""
 
-    def tell(self, **facts: str | int) -> None:
+    def set_attributes(self, **facts: str | int) -> None:
         """Set attributes: ``task_id="…"`` becomes ``holdfast.task.id``."""
 
-    def fail(self, error: str, message: str, traceback: str = "") -> None: ...
+    def fail(self, error: str, message: str, traceback: str = "") -> None:
+        """Mark the span as failed, with the type and the text of the error."""
 
 
 class Tracer(Protocol):
@@ -42,7 +45,7 @@ class Tracer(Protocol):
 class NoSpan:
     traceparent = None
 
-    def tell(self, **facts: str | int) -> None: ...
+    def set_attributes(self, **facts: str | int) -> None: ...
 
     def fail(self, error: str, message: str, traceback: str = "") -> None: ...
 

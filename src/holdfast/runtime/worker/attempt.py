@@ -81,7 +81,7 @@ class Attempts:
             if function is None or not self._tracer.on:
                 return await self._outcome(stage, function, at, key=key)
             with self._tracer.stage(at.task, stage.name, undo=function is not stage) as span:
-                span.tell(outcome="stopped")  # unless it ends in a better way
+                span.set_attributes(outcome="stopped")  # unless it ends in a better way
                 outcome = await self._outcome(stage, function, at, key=key)
                 _record(span, outcome)
                 return outcome
@@ -302,10 +302,10 @@ def _outcome_name(ended: Failed | Snoozed, *, undo: bool) -> str:
 def _record(span: Span, outcome: Done | Failed | Snoozed | None) -> None:
     if isinstance(outcome, Failed):
         failure = outcome.failure
-        span.tell(outcome=meter.FAILED)
+        span.set_attributes(outcome=meter.FAILED)
         span.fail(failure.error, failure.message, failure.traceback)
     elif outcome is not None:
-        span.tell(outcome=meter.DONE if isinstance(outcome, Done) else meter.SNOOZED)
+        span.set_attributes(outcome=meter.DONE if isinstance(outcome, Done) else meter.SNOOZED)
 
 
 def _key(stage: StageDef, at: StageCaller) -> str:
