@@ -20,7 +20,7 @@ from holdfast.ports import (
     Store,
     Topic,
 )
-from holdfast.ports.wrapped import WrappedStore
+from holdfast.ports.wrapped_store import WrappedStore
 from holdfast.runtime.deadlines import sleep
 from verify.interception import InterceptedStore, Verb
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from holdfast.ports import AdminStore, PlanStore, Store, TaskStore, TriggerStore, ViewStore
-from holdfast.ports.wrapped import Wait, WrappedStore
+from holdfast.ports.wrapped_store import Wait, WrappedStore
 
 Verb = Callable[..., Awaitable[Any]]
 Intercept = Callable[[str, Verb], Verb]  # the name ("tasks.apply") and the store's own verb

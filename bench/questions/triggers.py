@@ -31,7 +31,7 @@ from bench.report.figures import OURS, Who
 from holdfast import Context, Holdfast
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
@@ -60,7 +60,7 @@ class TriggerSide(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: int
     trial: TrialStore
-    triggers: DocumentedTriggers
+    triggers: TriggerShortcuts
     due: list[Trigger]
     now: float
 
@@ -140,11 +140,11 @@ async def _side(
     held = (many_triggers.held_bytes(trial) - before) / waiting
     bench.book.figure(NAME, who, _case(waiting), "held", "bytes/trigger").values.append(held)
     due = [*many_triggers.series("d", DUE, first=now - 10 * DUE, now=now)]
-    triggers = DocumentedTriggers(hand.store)
+    triggers = TriggerShortcuts(hand.store)
     return TriggerSide(waiting=waiting, trial=trial, triggers=triggers, due=due, now=now)
 
 
-async def _save(triggers: DocumentedTriggers, those: Sequence[Trigger]) -> None:
+async def _save(triggers: TriggerShortcuts, those: Sequence[Trigger]) -> None:
     new = (msgspec.structs.replace(one, version=0) for one in those)
     await asyncio.gather(*(triggers.save(one) for one in new))
 
@@ -278,7 +278,7 @@ async def measure_idle() -> CaseResult:
     memory, app = MemoryStore(clock), Holdfast("memory://")
     far = clock.now() + FAR_SECONDS
     for one in many_triggers.series("w", FEW, first=far, now=clock.now()):
-        await DocumentedTriggers(memory).save(one)
+        await TriggerShortcuts(memory).save(one)
     counted = _Counted(memory)
     service = asyncio.create_task(_scheduler(app, counted, clock).run())
     await clock.elapse("1m")  # what is done once, at the start, is not counted

@@ -23,7 +23,7 @@ from holdfast.ports import (
     Topic,
     TriggerStore,
 )
-from holdfast.ports.wrapped import WrappedStore
+from holdfast.ports.wrapped_store import WrappedStore
 from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.processes import end_if_orphaned, parent_now
 from verify.chaos.round_plan import RoundPlan

@@ -25,7 +25,7 @@ from holdfast.domain.task.task import Failure
 from holdfast.domain.task.transition import Outcome, Submission, Transition
 from holdfast.insight.views.tasks import event_view, failure_view, text_or_none
 from holdfast.ports import Store
-from holdfast.ports.wrapped import WrappedStore
+from holdfast.ports.wrapped_store import WrappedStore
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 

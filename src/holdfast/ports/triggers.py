@@ -29,9 +29,10 @@ class TriggerPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriggerStore(Protocol):
-    """The verbs that a store of triggers implements; `documented_triggers` derives the others."""
+    """The verbs that a store of triggers implements; `trigger_shortcuts` derives the others."""
 
-    async def find(self, trigger_id: str) -> Trigger | None: ...
+    async def find(self, trigger_id: str) -> Trigger | None:
+        """Return the trigger of this id; None: there is no such trigger."""
 
     async def find_all(
         self,

@@ -40,7 +40,7 @@ from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.engine import Holdfast
 from holdfast.ports import Beat, Due, Filter, Peek, Renewal, Store
-from holdfast.ports.wrapped import WrappedStore
+from holdfast.ports.wrapped_store import WrappedStore
 from holdfast.runtime.waiters import LoadPlan, Waiters
 from holdfast.runtime.worker.worker import Worker
 from holdfast.stores.memory import MemoryStore

@@ -14,7 +14,7 @@ from bench.harness.processes import CaseFailed
 from bench.harness.trial_stores import TrialStore, TrialStores
 from bench.questions import triggers
 from holdfast.domain.trigger.trigger import Trigger
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 
 STORES = ["redis", "sqlite"]
 NOW = 1_700_000_000.0
@@ -39,9 +39,9 @@ async def test_what_is_written_in_bulk_is_what_save_writes(bench: Bench, store: 
         async with open_batch_worker(bulk.url) as theirs, open_batch_worker(saved.url) as hand:
             many_triggers.write(bulk, some)
             for one in some:
-                await DocumentedTriggers(hand.store).save(replace(one, version=0))
-            assert await DocumentedTriggers(theirs.store).find_due(NOW + 5, limit=9) == some
-            assert await DocumentedTriggers(hand.store).find_due(NOW + 5, limit=9) == some
+                await TriggerShortcuts(hand.store).save(replace(one, version=0))
+            assert await TriggerShortcuts(theirs.store).find_due(NOW + 5, limit=9) == some
+            assert await TriggerShortcuts(hand.store).find_due(NOW + 5, limit=9) == some
         for one in some:
             assert many_triggers.raw(bulk, one.id) == many_triggers.raw(saved, one.id) != []
 

@@ -12,7 +12,7 @@ from holdfast import Holdfast, TriggerStatus
 from holdfast.domain.trigger.firing import NOT_DECLARED
 from holdfast.domain.trigger.schedule import Every
 from holdfast.ports import Filter, Kept
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.runtime.schedule.declared_triggers import PAGE, SYNC_SECONDS
 from tests.support.runtime.schedules import START, Say, World, an_app, no_faults
 
@@ -194,7 +194,7 @@ async def test_a_scheduler_that_had_to_be_started_again_is_no_new_worker(world: 
 async def test_what_somebody_removed_is_made_again(world: World) -> None:
     world.process(release(world, tick()))
     await world.clock.elapse("1s")
-    await DocumentedTriggers(world.memory).remove("tick")
+    await TriggerShortcuts(world.memory).remove("tick")
     await world.clock.elapse(SYNC_SECONDS)
     assert (await world.trigger()).status is S.PENDING
 
@@ -352,8 +352,8 @@ async def test_the_sweep_looks_through_all_pages(world: World) -> None:
         await app.schedule.every("1d", say, "hello", name="tick")
     one = await world.trigger()
     for n in range(PAGE + 1):
-        await DocumentedTriggers(world.memory).save(replace(one, id=f"a-{n:04}"))
-        await DocumentedTriggers(world.memory).save(replace(one, id=f"z-{n:04}", declared=True))
+        await TriggerShortcuts(world.memory).save(replace(one, id=f"a-{n:04}"))
+        await TriggerShortcuts(world.memory).save(replace(one, id=f"z-{n:04}", declared=True))
     world.process(app)
     await world.clock.elapse("1s")
     assert (await world.trigger("z-0000")).status is S.CANCELLED
@@ -367,7 +367,7 @@ async def test_the_sweep_does_not_look_at_what_is_not_declared(world: World) -> 
         await app.schedule.every("1d", say, "hello", name="tick")
     one = await world.trigger()
     for n in range(3 * PAGE):
-        await DocumentedTriggers(world.memory).save(replace(one, id=f"a-{n:04}"))
+        await TriggerShortcuts(world.memory).save(replace(one, id=f"a-{n:04}"))
     process = world.process(app)
     await world.clock.elapse("1s")
     assert process.calls.count("find_all") == 1
@@ -411,7 +411,7 @@ async def test_a_judgement_that_came_too_soon_is_mended_by_the_next_sync(world: 
     dropped = replace(
         trigger, status=S.CANCELLED, reason=NOT_DECLARED, fire_time=None, trigger_at=None
     )
-    await DocumentedTriggers(world.memory).save(dropped)
+    await TriggerShortcuts(world.memory).save(dropped)
     await world.clock.elapse(SYNC_SECONDS)
     assert (await world.trigger()).status is S.PENDING
     process.kill()

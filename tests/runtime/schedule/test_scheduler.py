@@ -14,7 +14,7 @@ from holdfast.domain.trigger.schedule import Once
 from holdfast.domain.trigger.trigger import TriggerChange
 from holdfast.errors import PartlyUnavailable, SerialisationError, StoreUnavailable
 from holdfast.ports import Filter
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.runtime.schedule.scheduler import BATCH, IDLE_SECONDS
 from tests.support.runtime.schedules import (
     START,
@@ -379,7 +379,7 @@ async def test_what_is_saved_behind_a_look_is_not_slept_over(
     async def look_and_then(*arguments: Any, **options: Any) -> Any:
         found = await look(*arguments, **options)
         if await world.memory.triggers.find("early") is None:
-            await DocumentedTriggers(world.memory).save(
+            await TriggerShortcuts(world.memory).save(
                 replace(early, fire_time=START + 5, trigger_at=START + 5)
             )
         return found

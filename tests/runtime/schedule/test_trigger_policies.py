@@ -6,7 +6,7 @@ from holdfast import Context, Holdfast, Misfire, Overlap, TriggerStatus
 from holdfast.domain.task.state import Status
 from holdfast.domain.trigger.firing import NO_ROOM_SECONDS
 from holdfast.ports import Filter
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.runtime.services.pruner import Pruner
 from holdfast.runtime.worker_options import Rules, WorkerOptions
 from tests.support.runtime.environment import environment
@@ -115,7 +115,7 @@ async def test_a_fire_time_that_comes_again_counts_the_task_that_it_had(
     await world.clock.elapse("61s")
     first = (await world.trigger()).last_task
     process.kill()
-    await DocumentedTriggers(world.memory).save(waits)  # as from a backup
+    await TriggerShortcuts(world.memory).save(waits)  # as from a backup
     world.process(app)
     await world.clock.elapse("1s")
     assert (await world.trigger()).last_task == first

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast import Context, Holdfast
 from holdfast.errors import BackupRefused
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.runtime.services.patrol import EVERY_SECONDS, PAGE
 from tests.support.runtime.schedules import START, Say, World, every_minute
 from tests.support.sqlite.sqlite_files import PATIENCE_SECONDS
@@ -28,9 +28,7 @@ async def comes_back(app: Holdfast) -> None:
         trigger = await app.store.triggers.find(trigger_id)
         assert trigger is not None
         ahead = app.clock.now() + 7_200  # as a clock leaves it that was two hours ahead
-        await DocumentedTriggers(app.store).save(
-            replace(trigger, fire_time=ahead, trigger_at=ahead)
-        )
+        await TriggerShortcuts(app.store).save(replace(trigger, fire_time=ahead, trigger_at=ahead))
         async with app.running():
             await asyncio.wait_for(fired.wait(), PATIENCE_SECONDS)
 
@@ -123,11 +121,11 @@ async def test_many_triggers_that_were_sent_away_come_back_page_by_page(
             await app.schedule.every("1h", say, "x", name=f"n-{number:03d}")
         ahead = world.clock.now() + 86_400
         for trigger in (
-            await DocumentedTriggers(world.memory).find_all_pending(limit=1_000)
+            await TriggerShortcuts(world.memory).find_all_pending(limit=1_000)
         ).triggers:
             sent = replace(trigger, fire_time=ahead, trigger_at=ahead)
-            await DocumentedTriggers(world.memory).save(sent)
+            await TriggerShortcuts(world.memory).save(sent)
     world.process(app)
     await world.clock.elapse(2 * EVERY_SECONDS, turns=100 * PAGE)
-    found = (await DocumentedTriggers(world.memory).find_all_pending(limit=1_000)).triggers
+    found = (await TriggerShortcuts(world.memory).find_all_pending(limit=1_000)).triggers
     assert [t.id for t in found if t.fire_time is None or t.fire_time >= ahead] == []

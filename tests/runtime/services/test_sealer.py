@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailable
-from holdfast.ports.wrapped import WrappedStore
+from holdfast.ports.wrapped_store import WrappedStore
 from holdfast.runtime.services import sealer as sealing
 from holdfast.runtime.services.sealer import Sealer
 from holdfast.stores.memory import MemoryStore

@@ -9,7 +9,7 @@ import pytest
 from holdfast import Context, Holdfast, Retry
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import BUCKETS, Timings
-from holdfast.ports.wrapped import WrappedStore
+from holdfast.ports.wrapped_store import WrappedStore
 from holdfast.runtime.worker import meter as module
 from holdfast.runtime.worker.meter import DONE, FAILED, FLUSH_SECONDS, UNDO_FAILED, UNDONE, Meter
 from holdfast.stores.memory import MemoryStore

@@ -19,7 +19,7 @@ from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger.schedule import Once
 from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Switch
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.stores.sqlite import SqliteStore
 from tests.support.sqlite.sqlite_files import opened
 
@@ -64,7 +64,7 @@ async def schedule(store: SqliteStore, name: str, at: str) -> None:
         fire_time=float(at),
         trigger_at=float(at),
     )
-    await DocumentedTriggers(store).save(trigger)
+    await TriggerShortcuts(store).save(trigger)
     say("saved")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from holdfast.domain.trigger import firing
 from holdfast.domain.trigger.trigger import PENDING, Trigger
-from holdfast.ports.documented_triggers import NO_TASKS
+from holdfast.ports.trigger_shortcuts import NO_TASKS
 from holdfast.runtime.environment import WorkerEnvironment
 
 log = logging.getLogger("holdfast.scheduler")

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.domain.plan.plan import WAITING, PlanStatus
 from holdfast.domain.trigger.schedule import Cron, Every, Once, Schedule
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.stores.redis.encoding.record import from_iso
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanStoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver, json
@@ -122,8 +122,8 @@ async def test_no_record_of_a_trigger_expires(bench: Bench, triggers: TriggerDri
     await triggers.save("waits", due_in=366 * DAY)
     await triggers.settle(await triggers.save("ended"))
     assert [bench.ask("TTL", f"trigger:{name}") for name in ("waits", "ended")] == [FOREVER] * 2
-    await DocumentedTriggers(bench.store).remove("waits")
-    await DocumentedTriggers(bench.store).remove("ended")
+    await TriggerShortcuts(bench.store).remove("waits")
+    await TriggerShortcuts(bench.store).remove("ended")
     assert not [name for name in bench.names() if name.startswith("trigger")]
 
 

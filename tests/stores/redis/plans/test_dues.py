@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.errors import SerialisationError, StoreForeign, StoreFull
 from holdfast.domain.plan.plan import MemberState, PlanStatus
 from holdfast.domain.trigger.trigger import Changed, NoRoom, TriggerStatus
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding import plan_trigger_hash
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, PlanStoreDriver
@@ -172,7 +172,7 @@ async def test_a_name_that_none_can_have_is_not_found(bench: Dues, name: str) ->
     await bench.triggers.take(await bench.triggers.save("a"))
     await bench.plans.start(name="a")
     assert await bench.store.triggers.find(name) is None
-    assert await DocumentedTriggers(bench.store).remove(name) is False
+    assert await TriggerShortcuts(bench.store).remove(name) is False
     assert list(await bench.store.plans.load([name, "a"])) == [None, await one_plan(bench)]
     assert await bench.store.plans.tasks(name) is None
     assert await bench.store.plans.members(name) == {}

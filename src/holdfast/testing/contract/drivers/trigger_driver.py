@@ -19,7 +19,7 @@ from holdfast.domain.trigger.trigger import (
     TriggerStatus,
 )
 from holdfast.ports import Kept, Store
-from holdfast.ports.documented_triggers import DocumentedTriggers
+from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.record_driver import DueRecords, RecordDriver
 from holdfast.testing.contract.drivers.store_driver import (
@@ -37,7 +37,7 @@ class TriggerDriver(RecordDriver[Trigger]):
 
     def __init__(self, store: Store, clock: ManualClock, driver: StoreDriver) -> None:
         super().__init__(store, clock)
-        self.port, self.driver = DocumentedTriggers(store), driver
+        self.port, self.driver = TriggerShortcuts(store), driver
 
     # -- save
 

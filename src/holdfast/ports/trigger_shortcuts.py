@@ -1,4 +1,4 @@
-"""The trigger verbs that the documents name, derived from the four of the port for every store."""
+"""`save`, `remove`, `find_due` and others, built from the four verbs of the trigger port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.ports.triggers import TriggerPage
 NO_TASKS = 0  # the depth limit of a change without tasks, which needs no room in a queue
 
 
-class DocumentedTriggers:
+class TriggerShortcuts:
     """The trigger part of a store, with `save`, `remove` and the others beside its own verbs."""
 
     def __init__(self, store: Store) -> None:
