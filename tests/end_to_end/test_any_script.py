@@ -118,7 +118,7 @@ async def test_tenants_keys_types_and_stages_work_on_every_store(bench: Bench) -
         trigger = await app.schedule.get(TRIGGER, tenant=apart)
         fired = await trigger.fire(reason="现在")
         assert await fired.result(timeout=BOUND) == "好"
-        [listed] = [one async for one in app.schedule.list(tenant=apart)]
+        [listed] = [one async for one in app.schedule.find(tenant=apart)]
         assert (listed.target, listed.tenant) == ("邮件.发送", TENANT)
 
         tasks = [bench.upgrade.on(1, tenant=f"租户-{n}") for n in range(3)]

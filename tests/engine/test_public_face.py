@@ -2,6 +2,7 @@
 
 import inspect
 from types import ModuleType
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -9,8 +10,21 @@ from pydantic import BaseModel
 import holdfast
 import holdfast.errors
 import holdfast.types
-from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Status
+from holdfast import (
+    BulkHandle,
+    Context,
+    Handle,
+    Holdfast,
+    Permanent,
+    PlanHandle,
+    Retry,
+    RetryAfter,
+    Status,
+    TriggerHandle,
+    ports,
+)
 from holdfast.domain import errors
+from holdfast.domain.errors import InvalidInput
 from holdfast.testing.plugin import MakeEngine
 
 
@@ -78,7 +92,7 @@ async def test_the_example_of_the_design(app: Holdfast, holdfast_engine: MakeEng
 def test_every_public_name_is_there(module: ModuleType) -> None:
     assert sorted(module.__all__) == module.__all__
     for name in module.__all__:
-        assert hasattr(module, name), name
+        assert vars(getattr(module, name)).get("__doc__"), f"{name} says nothing of itself"
 
 
 def test_the_package_exports_only_what_is_written_every_day() -> None:
@@ -107,6 +121,24 @@ def test_every_error_is_exported() -> None:
     assert ours == set(holdfast.errors.__all__)
 
 
+def test_help_says_what_each_call_of_a_handle_or_a_part_of_the_app_does(app: Holdfast) -> None:
+    handles = Handle, PlanHandle, BulkHandle, TriggerHandle
+    names = "control", "query", "checkpoints", "plan", "schedule", "bulk", "queues", "tenants"
+    parts = [type(getattr(app, name)) for name in names]
+    for cls in (*handles, *parts, type(app.plan.control), Context):
+        for name, call in vars(cls).items():
+            if callable(call) and not name.startswith("_"):
+                assert inspect.getdoc(call), f"{cls.__name__}.{name}"
+
+
+def test_help_says_what_each_verb_of_a_store_does() -> None:
+    parts = ports.TaskStore, ports.ViewStore, ports.AdminStore, ports.PlanStore, ports.TriggerStore
+    for cls in (*parts, ports.Store):
+        for name, call in vars(cls).items():
+            if inspect.iscoroutinefunction(call):
+                assert inspect.getdoc(call), f"{cls.__name__}.{name}"
+
+
 TERMS = {"tenant", "queue", "trace_id", "user", "callback"}
 
 
@@ -131,7 +163,12 @@ def test_help_shows_the_options_of_a_declaration_a_plan_and_a_schedule(app: Hold
     timed = {"name", "tenant", "queue", "user", "misfire", "overlap", "jitter", "grace", "keep"}
     checkpoints = {"on_invalid", "checkpoint_max_age"}
     rollout = {"max_concurrency", "waves", "soak", "halt_on", "on_halt", "conflict", "keep"}
+    workers = {"name", "slots", "queues", "heartbeat_thread", "schedules", "on_zombie"}
+    workers |= {"on_drained", "isolate"}
     for call, options in (
+        (app.running, workers),
+        (app.worker, workers),
+        (app.blocking.running, workers),
         (app.task, declared | {"timeout"}),
         (app.workflow, declared | {"payload", "result"} | checkpoints),
         (app.plan, rollout | {"repeat_tenants"}),
@@ -146,3 +183,11 @@ def test_help_shows_the_options_of_a_declaration_a_plan_and_a_schedule(app: Hold
         assert not any(p.kind is p.VAR_KEYWORD for p in parameters)
         documented = inspect.getdoc(call if inspect.ismethod(call) else type(call).__call__) or ""
         assert all(name in documented for name in options - {"replace"})
+
+
+async def test_an_unknown_option_of_workers_is_refused_before_anything_opens(app: Holdfast) -> None:
+    options: dict[str, Any] = {"slot": 3}
+    with pytest.raises(InvalidInput, match="no such option: slot"):
+        async with app.running(**options):
+            pass
+    assert not app.is_open

@@ -17,7 +17,7 @@ async def test_every_task_plan_and_trigger_is_read_as_it_was_written(golden: Gol
     assert await golden.statuses() == {k: v["status"] for k, v in facts["tasks"].items()}
     for plan, status in facts["plans"].items():
         assert (await app.plan.get(plan).info()).status == status
-    assert {t.id: t.status async for t in app.schedule.list()} == facts["triggers"]
+    assert {t.id: t.status async for t in app.schedule.find()} == facts["triggers"]
     for bulk in facts["bulks"].values():
         assert (await (await app.bulk.get(bulk["id"])).info()).phase == bulk["phase"]
 
@@ -108,7 +108,7 @@ async def test_all_of_it_is_carried_to_its_end(golden: GoldenStore, receiver: Re
     await app.plan.get("golden-halted").retry("the schema is free")
     for trigger in ("golden-paused", "golden-declared"):
         await (await app.schedule.get(trigger)).resume()
-    fired = {trigger.id: trigger.fired async for trigger in app.schedule.list()}
+    fired = {trigger.id: trigger.fired async for trigger in app.schedule.find()}
 
     await engine.advance("1s")
     await receiver.got(1)
@@ -117,7 +117,7 @@ async def test_all_of_it_is_carried_to_its_end(golden: GoldenStore, receiver: Re
     await _assert_tasks_and_plans_ended_well(golden)
     await _assert_bulk_actions_are_done(golden)
     _assert_no_stage_was_done_again(golden)
-    assert [t.id async for t in app.schedule.list() if t.fired <= fired[t.id]] == []
+    assert [t.id async for t in app.schedule.find() if t.fired <= fired[t.id]] == []
     assert (await (await app.schedule.get("golden-once")).info()).status == "COMPLETED"
     assert list(await golden.store.admin.doctor(fix=False, limit=1000)) == []
     assert (await audit.verify(golden.store, noted=Anchor(**golden.facts["audit"]))).holds

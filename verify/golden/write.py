@@ -170,7 +170,7 @@ class GoldenWriter:
                 for label, id_ in self.bulks.items()
             },
             "plans": {one: (await app.plan.get(one).info()).status for one in plans},
-            "triggers": {one.id: one.status async for one in app.schedule.list()},
+            "triggers": {one.id: one.status async for one in app.schedule.find()},
             "errors": await self._errors(),
             "audit": {"seq": chain.head.seq, "hash": chain.head.hash},
         }

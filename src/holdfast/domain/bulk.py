@@ -30,6 +30,8 @@ STEPS_LIMIT = 10
 
 
 class BulkCommand(StrEnum):
+    """A command that a bulk action sends to each of its tasks."""
+
     RESUME = "resume"  # a suspended or paused task goes on, forward or in its rollback
     RETRY = "retry"
     DISCARD = "discard"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class ActorCalls:
+    """The base of the app's parts that act in one actor's name."""
+
     def __init__(self, app: Holdfast, by: By) -> None:
         self._app, self._by = app, by
 

@@ -28,7 +28,7 @@ from holdfast.engine.operations.control import NOT_OPEN, Control, StoreSlot
 from holdfast.engine.operations.queues import Queues
 from holdfast.engine.operations.retention import Pruned, PruneTerms
 from holdfast.engine.operations.tenants import Tenants
-from holdfast.engine.options import show_options
+from holdfast.engine.options import check_options, complete_options, show_options
 from holdfast.engine.orphans import warn_of_orphans
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.query import Query
@@ -37,7 +37,7 @@ from holdfast.engine.store_url import open_store
 from holdfast.engine.submit import Submitter
 from holdfast.engine.triggers.schedules import Schedules
 from holdfast.engine.visibility import WHOLE, Sight
-from holdfast.engine.workers import end_worker, worker_options
+from holdfast.engine.workers import WorkerTerms, end_worker, worker_options
 from holdfast.insight.why.task import explain
 from holdfast.notify import deliveries, hooks
 from holdfast.notify.chat import ChatReply, load_bot
@@ -49,8 +49,6 @@ from holdfast.registry import Registry
 from holdfast.runtime.environment import WorkerEnvironment, new_worker_name
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.waiters import Waiters
-from holdfast.runtime.worker.running_tasks import RunningTask
-from holdfast.runtime.worker.suspects import Isolate
 from holdfast.runtime.worker.worker import Worker
 from holdfast.settings import load
 from holdfast.stores.memory import MemoryStore
@@ -119,10 +117,12 @@ class Holdfast:
 
     @property
     def store(self) -> Store:
+        """Return the store of the open app; raise HoldfastError if the app is not open."""
         return self._slot.store or self._slot.require()
 
     @property
     def is_open(self) -> bool:
+        """Return whether the app is open."""
         return self._opened > 0
 
     @property
@@ -202,8 +202,12 @@ class Holdfast:
         return store
 
     @asynccontextmanager
-    async def running(self, workers: int = 1, **options: Any) -> AsyncIterator[Holdfast]:
+    @show_options(WorkerTerms)
+    async def running(
+        self, workers: int = 1, **options: Unpack[WorkerTerms]
+    ) -> AsyncIterator[Holdfast]:
         """Open the app with workers, timers and retention in this process; drain at the end."""
+        check_options(WorkerTerms, options)
         async with self:
             await warn_of_orphans(self.store, self.clock, lease_seconds=self.settings.lease)
             crew = [self.worker(**options) for _ in range(workers)]
@@ -214,43 +218,27 @@ class Holdfast:
             finally:
                 await asyncio.gather(*map(end_worker, crew))
 
-    def worker(
-        self,
-        *,
-        name: str | None = None,
-        slots: int | None = None,
-        queues: tuple[str, ...] | None = None,
-        heartbeat_thread: bool = True,
-        schedules: bool = True,
-        on_zombie: Callable[[RunningTask], None] | None = None,
-        on_drained: Callable[[], None] | None = None,
-        isolate: Isolate | None = None,
-    ) -> Worker:
+    @show_options(WorkerTerms)
+    def worker(self, **given: Unpack[WorkerTerms]) -> Worker:
+        """Return a new worker, to be started by ``await worker.start()`` and ended by ``drain``."""
         self.registry.check()
-        given = self.settings
-        self._worked_queues.update(queues or given.queue_names)
+        options = complete_options(WorkerTerms, given)
+        self._worked_queues.update(options["queues"] or self.settings.queue_names)
         env = WorkerEnvironment(
-            worker=name or new_worker_name(self.clock, self.chance),
+            worker=options["name"] or new_worker_name(self.clock, self.chance),
             store=self.store,
             registry=self.registry,
             clock=self.clock,
             chance=self.chance,
             outages=StoreOutages(self.clock),
-            options=worker_options(
-                given,
-                self.registry,
-                slots=slots,
-                queues=queues,
-                heartbeat_thread=heartbeat_thread,
-                schedules=schedules,
-            ),
+            options=worker_options(self.settings, self.registry, options),
             tracer=self.tracer,
         )
         return Worker(
             env,
-            on_zombie=on_zombie,
-            on_drained=on_drained,
-            isolate=isolate,
+            on_zombie=options["on_zombie"],
+            on_drained=options["on_drained"],
+            isolate=options["isolate"],
             on_progress=self.on_progress,
         )
 

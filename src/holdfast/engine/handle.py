@@ -18,7 +18,7 @@ from holdfast.domain.errors import (
 )
 from holdfast.domain.redaction import SECRET_MARK, Redactor
 from holdfast.domain.task.envelope import TaskEnvelope, envelope
-from holdfast.domain.task.state import Status
+from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Failure, Progress, Task
 from holdfast.encoding.codec import Codec
 from holdfast.engine.options import NOT_GIVEN
@@ -51,9 +51,12 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: float
     outages: int = 0  # consecutive outages of that stage
     outage_since: float | None = None
+    legal: tuple[Command, ...] = ()  # the commands that a person may send now
 
 
 class Handle(Generic[R]):
+    """A submitted task: wait for its result, read its state, and send it commands."""
+
     __slots__ = ("_app", "_result", "id")
 
     def __init__(self, app: Holdfast, task_id: str, result: Codec[R]) -> None:
@@ -85,6 +88,7 @@ class Handle(Generic[R]):
         raise _ENDINGS.get(peek.status, TaskFailed)(self.id, peek.reason, peek.failure)
 
     async def info(self) -> Info:
+        """Return the state of the task."""
         return info(await self._detail())
 
     async def envelope(self) -> TaskEnvelope:
@@ -100,26 +104,32 @@ class Handle(Generic[R]):
         return await self._app.why(self.id)
 
     async def pause(self, reason: str = "") -> Status:
+        """Pause the task: it stops at its next stage boundary and waits for `resume`."""
         return (await self._app.control.pause(self.id, reason=reason)).status
 
     async def resume(self, reason: str = "", *, force: bool = False) -> Status:
+        """Continue a paused task; ``force``: even if newer work of its tenant has run."""
         return (await self._app.control.resume(self.id, reason=reason, force=force)).status
 
     async def cancel(self, reason: str = "") -> Status:
+        """Cancel the task: it ends at its next stage boundary, and nothing is undone."""
         return (await self._app.control.cancel(self.id, reason=reason)).status
 
     async def retry(
         self, reason: str = "", *, from_checkpoint: bool = True, force: bool = False
     ) -> Status:
+        """Run a suspended task again, from its checkpoint or from the first stage."""
         task = await self._app.control.retry(
             self.id, reason=reason, from_checkpoint=from_checkpoint, force=force
         )
         return task.status
 
     async def rollback(self, reason: str = "", *, force: bool = False) -> Status:
+        """Undo the stages that ran, the last one first."""
         return (await self._app.control.rollback(self.id, reason=reason, force=force)).status
 
     async def discard(self, reason: str = "") -> Status:
+        """Give up a suspended task: it is settled as cancelled, and its tenant is free."""
         return (await self._app.control.discard(self.id, reason=reason)).status
 
     async def amend(
@@ -130,7 +140,7 @@ class Handle(Generic[R]):
         reason: str = "",
         force: bool = False,
     ) -> Status:
-        """Correct the payload or the data of a suspended task, and set it going."""
+        """Correct the payload or the data of a suspended task, and run it again."""
         task = await self._app.checkpoints.amend(
             self.id, payload=payload, data=data, reason=reason, force=force
         )
@@ -172,6 +182,7 @@ def info_of(task: Task, progress: Progress | None) -> Info:
         updated_at=task.updated_at,
         outages=task.outages,
         outage_since=task.outage_since,
+        legal=task.legal,
     )
 
 

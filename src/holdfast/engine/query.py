@@ -19,6 +19,8 @@ from holdfast.ports import Filter, TenantView
 
 
 class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The active task of a tenant, and how many tasks wait behind it."""
+
     tenant: str
     task: Info | None  # the tenant's active task
     has_checkpoint: bool
@@ -26,16 +28,20 @@ class TenantStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query:
+    """The queries of an app by tenant, and the transitions of tasks."""
+
     def __init__(self, slot: StoreSlot, control: Control, now: Callable[[], float]) -> None:
         self._slot = slot
         self._control = control
         self._now = now
 
     async def query_task_status_by_tenant(self, tenant: str) -> TenantStatus:
+        """Return the active task of a tenant, and how many tasks wait."""
         [status] = await self.query_task_status_by_tenants([tenant])
         return status
 
     async def query_task_status_by_tenants(self, tenants: Sequence[str]) -> list[TenantStatus]:
+        """Return the same for several tenants, in their order."""
         store = self._slot.require()
         views = await store.views.tenants([names.normalise(tenant) for tenant in tenants])
         tasks = await store.views.load([view.active for view in views if view.active])
@@ -66,6 +72,7 @@ class Query:
             return True  # a checkpoint that cannot be read exists all the same
 
     async def query_plan_status(self, plan_id: str) -> PlanInfo:
+        """Return the state of a plan."""
         [plan] = await self._slot.require().plans.load([names.normalise(plan_id)])
         if plan is None:
             raise PlanNotFound(plan_id)
@@ -95,13 +102,9 @@ class Query:
         return (await self.query_task_status_by_tenant(tenant)).has_checkpoint
 
     async def retry_task_by_tenant(
-        self,
-        tenant: str,
-        *,
-        reason: str = "",
-        from_checkpoint: bool = True,
-        force: bool = False,
+        self, tenant: str, *, reason: str = "", from_checkpoint: bool = True, force: bool = False
     ) -> Task:
+        """Run the suspended task of a tenant again."""
         [view] = await self._slot.require().views.tenants([names.normalise(tenant)])
         if view.active is None:
             raise TaskNotFound(f"of tenant {tenant}")

@@ -225,11 +225,7 @@ class Submitter:
         return inserted
 
     def _submissions(
-        self,
-        declared: TaskType,
-        record: Task,
-        bodies: Sequence[bytes],
-        keys: Sequence[str] | None,
+        self, declared: TaskType, record: Task, bodies: Sequence[bytes], keys: Sequence[str] | None
     ) -> list[Submission]:
         ids = new_ids(self._app.clock, self._app.chance, len(bodies))
         effects = declared.effects_namespace

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, Unpack
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.engine import Holdfast
+from holdfast.engine.options import show_options
+from holdfast.engine.workers import WorkerTerms
 from holdfast.server.api import add_parts
 from holdfast.server.auth.tokens import Token
 from holdfast.server.http.route import Routes
@@ -35,18 +37,19 @@ Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 DOCUMENT = "/openapi.json"  # in your application it would be yours, for everybody to read
 
 
+@show_options(WorkerTerms)
 def lifespan(
     app: Holdfast,
     *,
     workers: int = 1,
     tokens: Sequence[Token] = (),
     then: Lifespan | None = None,
-    **options: Any,
+    **options: Unpack[WorkerTerms],
 ) -> Lifespan:
     """Open the engine, with so many workers in this process, and drain them at the end.
 
     ``then``: your own lifespan, which finds the engine open. ``tokens``: in addition to those of
-    the file that HOLDFAST_TOKENS names. ``options`` are those of the workers: slots, queues.
+    the file that HOLDFAST_TOKENS names. The other options are those of the workers.
     """
 
     @asynccontextmanager

@@ -6,15 +6,7 @@ from holdfast.ports.measures import BUCKETS, Awaited, ErrorGroup, Moves, Stats, 
 from holdfast.ports.plans import DuePlans, PlanPage, PlanStore
 from holdfast.ports.store import Store, Topic
 from holdfast.ports.switches import OF_QUEUES, Switch, SwitchSetting
-from holdfast.ports.tasks import (
-    LIVE_LEASES,
-    Beat,
-    Claimed,
-    Due,
-    OutageGroup,
-    Renewal,
-    TaskStore,
-)
+from holdfast.ports.tasks import LIVE_LEASES, Beat, Claimed, Due, OutageGroup, Renewal, TaskStore
 from holdfast.ports.triggers import DueTriggers, TriggerPage, TriggerStore
 from holdfast.ports.views import Detail, Filter, Page, Peek, TenantView, ViewStore, WorkerInfo
 

@@ -43,6 +43,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdminStore(Protocol):
+    """The verbs for retention, repair, audits, switches and timings."""
+
     async def prune(
         self,
         kind: Kept,

@@ -27,6 +27,8 @@ class PlanPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanStore(Protocol):
+    """The verbs that write and read plans."""
+
     async def create(self, plan: Plan, tasks: PlanTasks, events: Sequence[PlanEvent]) -> Plan:
         """Insert a plan, and return the plan of this id: this one, or one that was there before."""
 

@@ -34,6 +34,8 @@ class FileStore(Protocol):
 
 
 class Store(Protocol):
+    """A store as the engine sees it: five parts, signals and ids."""
+
     url: str  # the address, without secrets
 
     @property

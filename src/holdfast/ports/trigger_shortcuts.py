@@ -8,13 +8,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from holdfast.domain.trigger.schedule import Once
-from holdfast.domain.trigger.trigger import (
-    PENDING,
-    Changed,
-    Trigger,
-    TriggerChange,
-    TriggerWrite,
-)
+from holdfast.domain.trigger.trigger import PENDING, Changed, Trigger, TriggerChange, TriggerWrite
 from holdfast.ports.store import Store
 from holdfast.ports.triggers import TriggerPage
 

@@ -66,6 +66,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     updated_after: float | None = None
 
     def matches(self, task: Task) -> bool:
+        """Return whether a task meets all conditions."""
         failure = task.failure
         return (
             (not self.statuses or task.status in self.statuses)

@@ -33,7 +33,7 @@ def declare(world: World) -> None:
     async def work(made: App) -> None:
         made.send.cron("0 4 * * *", payload="bob", tz="Asia/Shanghai", name="declared")
         async with made.app.running():
-            while not [found async for found in made.app.schedule.list()]:
+            while not [found async for found in made.app.schedule.find()]:
                 ticket = made.app.store.ticket(Topic.DUE)
                 await made.app.store.wait(Topic.DUE, ticket, timeout=0.05)
 

@@ -279,7 +279,7 @@ def test_triggers_are_made_and_asked_without_a_loop(
         assert hourly.resume() is TriggerStatus.PENDING
         assert hourly.cancel() is TriggerStatus.CANCELLED
         nightly = face.schedule.cron("0 3 * * *", greet, "eve", tz="Asia/Tokyo")
-        listed = [one.id for one in face.schedule.list()]
+        listed = [one.id for one in face.schedule.find()]
         assert listed == sorted(["later", "hourly", nightly.id])
 
 

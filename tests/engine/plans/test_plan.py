@@ -10,7 +10,7 @@ from holdfast.domain.plan.events import PlanCancelRequested, name_of
 from holdfast.domain.plan.plan import MemberState
 from holdfast.engine.declare import Workflow
 from holdfast.engine.plans.create import Planned
-from holdfast.engine.plans.handle import ends_in
+from holdfast.engine.plans.handle import ends_in_seconds
 from holdfast.errors import (
     IllegalTransition,
     InvalidInput,
@@ -345,9 +345,9 @@ async def test_the_info_tells_where_it_stands(bench: Bench) -> None:
         (2, {M.WAITING: 2}),
     ]
     assert info.progress == pytest.approx(1 / 3)
-    assert 530 < info.soaks_for < 541
+    assert 530 < info.soak_seconds_left < 541
     assert info.legal == (PlanCommand.PAUSE, PlanCommand.CANCEL, PlanCommand.ROLLBACK)
-    assert (info.cancelling, info.reason, info.driver) == (False, None, None)
+    assert (info.cancel_requested, info.reason, info.driver) == (False, None, None)
     assert info.count(M.COMPLETED, M.WAITING) == 3
     assert info.created_at <= (info.started_at or 0) <= info.updated_at
     await handle.pause("lunch")
@@ -361,16 +361,16 @@ def test_the_end_is_estimated_from_the_pace_and_the_soaks_to_come() -> None:
     record = with_members(plan(waves=(1, 2, 4), soak_seconds=100.0, wave=1), there)
     at = record.started_at or 0.0
     worked = at + 100.0 + 40.0  # one soak is behind it
-    assert ends_in(record, worked) == pytest.approx(2 * 20.0 + 100.0)
-    assert ends_in(plan(), at + 50) is None, "nothing has ended"
-    assert ends_in(with_members(plan(PlanStatus.PAUSED), there), worked) is None
+    assert ends_in_seconds(record, worked) == pytest.approx(2 * 20.0 + 100.0)
+    assert ends_in_seconds(plan(), at + 50) is None, "nothing has ended"
+    assert ends_in_seconds(with_members(plan(PlanStatus.PAUSED), there), worked) is None
 
 
 def test_a_soak_that_has_begun_counts_by_what_is_left_of_it() -> None:
     there = members(M.COMPLETED)
     at = plan().created_at
     record = with_members(plan(waves=(1, 2), soak_seconds=100.0, soaks_since=at + 10), there)
-    assert ends_in(record, at + 10) == pytest.approx(10.0 + 100.0)
+    assert ends_in_seconds(record, at + 10) == pytest.approx(10.0 + 100.0)
 
 
 async def test_events_come_in_order_and_in_pages(bench: Bench) -> None:
@@ -394,7 +394,7 @@ async def test_plans_are_found_newest_first_and_by_status(bench: Bench) -> None:
         bench.clock.advance(1)
     await bench.app.plan.get("p1").pause()
     assert [one.id async for one in bench.app.plan.find()] == ["p2", "p1", "p0"]
-    assert [one.id async for one in bench.app.plan.find(most=2)] == ["p2", "p1"]
+    assert [one.id async for one in bench.app.plan.find(limit=2)] == ["p2", "p1"]
     paused = [one.id async for one in bench.app.plan.find(PlanStatus.PAUSED)]
     assert paused == ["p1"]
 

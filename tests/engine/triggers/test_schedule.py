@@ -270,11 +270,11 @@ async def test_one_that_has_ended_begins_anew_when_it_is_replaced(
 
 async def test_finding_and_listing(engine: Engine, app: Holdfast, echo: Echo) -> None:
     made = [await app.schedule.every("1h", echo, "x", tenant=f"t-{n % 2}") for n in range(120)]
-    found = [trigger async for trigger in app.schedule.list()]
+    found = [trigger async for trigger in app.schedule.find()]
     assert [one.id for one in found] == sorted(one.id for one in made)
-    assert len([one async for one in app.schedule.list(tenant="t-1")]) == 60
+    assert len([one async for one in app.schedule.find(tenant="t-1")]) == 60
     await made[0].pause()
-    paused = [one.id async for one in app.schedule.list(statuses=(S.PAUSED,))]
+    paused = [one.id async for one in app.schedule.find(statuses=(S.PAUSED,))]
     assert paused == [made[0].id]
     handle = await app.schedule.get(made[3].id)
     assert isinstance(handle, TriggerHandle)
@@ -298,7 +298,7 @@ async def test_declared_ones_are_seen_and_asked_like_any_other(
     engine = holdfast_engine(app)
     await engine.start()
     await engine.advance(1)
-    assert [one.id async for one in app.schedule.list()] == ["echo.every", "echo.hourly"]
+    assert [one.id async for one in app.schedule.find()] == ["echo.every", "echo.hourly"]
     assert name == "echo.every"
     [worker] = await app.store.views.workers(live_within_seconds=60)
     assert set(worker.beat.triggers) == {"echo.every", "echo.hourly"}

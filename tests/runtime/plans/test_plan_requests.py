@@ -118,7 +118,7 @@ async def test_a_cancel_ends_every_task_and_then_the_plan(bench: Bench) -> None:
     await bench.clock.elapse(5)
     await plan.cancel("not today")
     await bench.clock.elapse(5)
-    assert (await plan.info()).cancelling
+    assert (await plan.info()).cancel_requested
     assert bench.record.status is P.RUNNING, "one still runs"
     gate.open()
     assert await bench.until_rests() is P.CANCELLED

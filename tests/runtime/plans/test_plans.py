@@ -176,7 +176,7 @@ async def test_a_wave_soaks_before_the_next(bench: Bench) -> None:
     plan = await bench.plan("t1", "t2", waves=("1", "100%"), soak="10m")
     await bench.clock.elapse("9m59s")
     assert bench.ran == ["t1"]
-    assert 0 < (await plan.info()).soaks_for <= 2
+    assert 0 < (await plan.info()).soak_seconds_left <= 2
     await bench.clock.elapse("2s")
     assert bench.ran == ["t1", "t2"]
     assert await bench.until_rests() is P.COMPLETED

@@ -107,7 +107,7 @@ def _head(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None
     status = status_text(info.status) + Text(f" since {span(now - plan.status_since)}")
     return {
         "plan": info.id,
-        "status": status + Text(", is being cancelled" if info.cancelling else ""),
+        "status": status + Text(", is being cancelled" if info.cancel_requested else ""),
         "reason": redaction.text_or_none(info.reason),
         "progress": bar(info),
         "wave": _wave(info),
@@ -115,7 +115,7 @@ def _head(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None
         "halts": _halts(plan),
         "conflict": f"{plan.conflict}, for a tenant that is busy",
         "soak": span(plan.soak_seconds) if plan.soak_seconds else None,
-        "ends": None if info.ends_in is None else f"in about {span(info.ends_in)}",
+        "ends": None if info.ends_in_seconds is None else f"in about {span(info.ends_in_seconds)}",
         "driver": info.driver,
         "created": since(info.created_at, now),
         "started": None if info.started_at is None else since(info.started_at, now),
@@ -137,7 +137,7 @@ def bar(info: PlanInfo) -> str:
 
 
 def _wave(info: PlanInfo) -> str:
-    soaks = f", soaks for {span(info.soaks_for)} more" if info.soaks_for else ""
+    soaks = f", soaks for {span(info.soak_seconds_left)} more" if info.soak_seconds_left else ""
     return f"{info.wave} of {len(info.waves)}{soaks}"
 
 
@@ -193,7 +193,7 @@ def _facts(fields: dict[str, Any]) -> Iterator[str]:
 def frame(info: PlanInfo, width: int) -> RenderableType:
     """Return what `watch` shows on a terminal."""
     head = Text(f"{info.id}  ") + status_text(info.status) + Text(f"  wave {_wave(info)}")
-    ends = "" if info.ends_in is None else f", ends in about {span(info.ends_in)}"
+    ends = "" if info.ends_in_seconds is None else f", ends in about {span(info.ends_in_seconds)}"
     table, _ = table_of(list(wave_rows(info)), keep=2, width=width)
     reason = [Text(plain_line(redaction.text(info.reason)))] if info.reason else []
     return Group(head, Text(f"{bar(info)}{ends}"), *reason, table)
@@ -203,8 +203,8 @@ def line(info: PlanInfo) -> str:
     """Return the line that `watch` prints for each change when the output is not a terminal."""
     counts = {state: info.count(state) for state in MemberState}
     states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-    cancelling = ", is being cancelled" if info.cancelling else ""
-    soaks = ", soaks" if info.soaks_for else ""
+    cancelling = ", is being cancelled" if info.cancel_requested else ""
+    soaks = ", soaks" if info.soak_seconds_left else ""
     why = f": {redaction.text(info.reason)}" if info.reason else ""
     wave = f"wave {info.wave} of {len(info.waves)}{soaks}"
     return f"{info.status}{cancelling}  {percent(info.progress)}  {wave}  {states}{why}"

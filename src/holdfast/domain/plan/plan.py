@@ -23,6 +23,8 @@ KEEP_SECONDS = 30 * 86_400.0
 
 
 class PlanStatus(StrEnum):
+    """The status of a plan."""
+
     CREATED = "CREATED"  # its tasks are being accepted
     READY = "READY"
     RUNNING = "RUNNING"
@@ -38,6 +40,8 @@ class PlanStatus(StrEnum):
 
 
 class PlanCommand(StrEnum):
+    """A command to a plan, of a person or of its driver."""
+
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"

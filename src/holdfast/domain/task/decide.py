@@ -127,12 +127,7 @@ def complete(task: Task, done: Done, *, now: float) -> Transition:
 
 
 def stage_failed(
-    task: Task,
-    failed: Failed,
-    policy: Retry,
-    *,
-    checkpoint: Checkpoint | None,
-    now: float,
+    task: Task, failed: Failed, policy: Retry, *, checkpoint: Checkpoint | None, now: float
 ) -> Transition:
     """Count a failure. It is a stage boundary, too: a requested cancel or pause is applied here."""
     spent, counted = _judge_failure(task, failed, policy, now)
@@ -211,12 +206,7 @@ def start_over(task: Task, reason: str, *, now: float) -> Transition:
 
 
 def stage_undone(
-    task: Task,
-    *,
-    had_undo: bool,
-    data: Mapping[str, Any],
-    duration_seconds: float,
-    now: float,
+    task: Task, *, had_undo: bool, data: Mapping[str, Any], duration_seconds: float, now: float
 ) -> Transition:
     changes = NOT_BEGUN | {"next_undo": task.next_undo - 1, "failure": None}
     return _by_holder(

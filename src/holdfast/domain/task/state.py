@@ -21,6 +21,8 @@ from holdfast.domain.machine import Machine
 
 
 class Status(StrEnum):
+    """The status of a task."""
+
     CREATED = "CREATED"  # accepted, not yet released to its queue
     PENDING = "PENDING"  # waits for a worker, or for its tenant's line
     RUNNING = "RUNNING"
@@ -35,6 +37,8 @@ class Status(StrEnum):
 
 
 class Command(StrEnum):
+    """A command to a task, of a person, of its holder or of the store."""
+
     RELEASE = "release"
     PAUSE = "pause"
     RESUME = "resume"

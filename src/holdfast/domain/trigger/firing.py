@@ -133,12 +133,7 @@ def queue_overlap(trigger: Trigger, *, now: float) -> TriggerChange:
 
 
 def put_off(
-    trigger: Trigger,
-    seconds: float,
-    reason: str,
-    *,
-    now: float,
-    unknown_since: float | None = None,
+    trigger: Trigger, seconds: float, reason: str, *, now: float, unknown_since: float | None = None
 ) -> TriggerChange:
     """Look at the trigger again later. It is nobody's fault, so nothing is counted."""
     changes = {

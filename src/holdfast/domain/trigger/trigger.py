@@ -24,6 +24,8 @@ CATCH_UP_MAX = 100
 
 
 class TriggerStatus(StrEnum):
+    """The status of a trigger."""
+
     PENDING = "PENDING"  # waits for its time
     PROCESSING = "PROCESSING"  # a scheduler has it
     PAUSED = "PAUSED"
@@ -33,6 +35,8 @@ class TriggerStatus(StrEnum):
 
 
 class TriggerCommand(StrEnum):
+    """A command to a trigger, of a person or of a scheduler."""
+
     FIRE = "fire"
     PAUSE = "pause"
     RESUME = "resume"

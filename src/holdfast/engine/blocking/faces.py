@@ -1,4 +1,4 @@
-"""The app for code without an event loop: the same calls, which wait for their answers."""
+"""The blocking faces: the handles, and the app with its parts. `derive.py` makes their methods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+)
 
 from holdfast.engine.blocking.derive import (
     Face,
@@ -29,11 +39,13 @@ from holdfast.engine.operations.checkpoints import Checkpoints
 from holdfast.engine.operations.control import Control
 from holdfast.engine.operations.queues import Queues
 from holdfast.engine.operations.tenants import Tenants
+from holdfast.engine.options import show_options
 from holdfast.engine.plans.create import Plans
 from holdfast.engine.plans.handle import PlanHandle
 from holdfast.engine.query import Query
 from holdfast.engine.triggers.control import TriggerHandle
 from holdfast.engine.triggers.schedules import Schedules
+from holdfast.engine.workers import WorkerTerms
 
 if TYPE_CHECKING:
     from holdfast.domain.trigger.trigger import Trigger, TriggerStatus
@@ -184,7 +196,7 @@ class BlockingSchedules(ActingFace[Schedules]):
     get = blocking_trigger(Schedules.get)
     page = blocking(Schedules.page)
 
-    def list(
+    def find(
         self, *, statuses: Sequence[TriggerStatus] = (), tenant: str | None = None
     ) -> Iterator[Trigger]:
         """Yield the triggers page by page."""
@@ -236,9 +248,10 @@ class _PartFace(Generic[F]):
 
 
 class Blocking(Face[Holdfast]):
-    """``app.blocking.submit(send, "x").result(30)`` waits. The first call opens the app, which
-    stays open until the process ends or ``close()``; ``with app.blocking:`` opens and closes it.
-    """
+    """The app for code without an event loop: ``app.blocking.submit(send, "x").result(30)``.
+
+    The first call opens the app, which stays open until the process ends or ``close()``; ``with
+    app.blocking:`` opens and closes it."""
 
     def __init__(self, app: Holdfast) -> None:
         super().__init__(LoopThread(app), app)
@@ -255,8 +268,9 @@ class Blocking(Face[Holdfast]):
         self._thread.close()
 
     @contextmanager
-    def running(self, workers: int = 1, **options: Any) -> Iterator[Blocking]:
-        """Open, with workers in the loop thread."""
+    @show_options(WorkerTerms)
+    def running(self, workers: int = 1, **options: Unpack[WorkerTerms]) -> Iterator[Blocking]:
+        """Open the app with workers in the loop thread; drain them at the end."""
         entered = self._part.running(workers, **options)
         self._thread.enter(entered)
         try:

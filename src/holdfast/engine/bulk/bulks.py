@@ -40,6 +40,8 @@ class BulkPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bulks(ActorCalls):
+    """The bulk actions of an app: preview, start and find them."""
+
     async def preview(
         self,
         command: BulkCommand | str,
@@ -147,6 +149,7 @@ class Bulks(ActorCalls):
         return info_of(await self.detail(bulk_id))
 
     async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:
+        """Wait until the action is over or suspended."""
         await self.detail(bulk_id)
         wait = partial(self._app.waiters.wait_for_rest, bulk_id)
         await wait_within(self._app.clock, timeout, bulk_id, wait)
@@ -154,6 +157,8 @@ class Bulks(ActorCalls):
 
 
 class BulkHandle:
+    """A bulk action: read its progress, wait for its end, and stop, pause or resume it."""
+
     __slots__ = ("_bulks", "id")
 
     def __init__(self, bulks: Bulks, bulk_id: str) -> None:
@@ -163,6 +168,7 @@ class BulkHandle:
         return f"BulkHandle({self.id!r})"
 
     async def info(self) -> BulkInfo:
+        """Return the progress of the action."""
         return info_of(await self._bulks.detail(self.id))
 
     async def stop(self, reason: str = "") -> BulkInfo:
@@ -171,9 +177,11 @@ class BulkHandle:
         return await self._bulks.ask(self.id, "stop", reason)
 
     async def pause(self, reason: str = "") -> BulkInfo:
+        """Pause the action after its present round."""
         return await self._bulks.ask(self.id, "pause", reason)
 
     async def resume(self, reason: str = "") -> BulkInfo:
+        """Continue a paused or suspended action."""
         return await self._bulks.ask(self.id, "resume", reason)
 
     async def wait(self, timeout: float | str | None = None) -> BulkInfo:

@@ -50,6 +50,8 @@ class BulkOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """The tasks that a bulk action would act on now."""
+
     matching: int
     more: bool  # more tasks match than were counted
     sample: tuple[Info, ...]  # the newest of them

@@ -15,11 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import new_id
 from holdfast.domain import bulk, names
-from holdfast.domain.errors import (
-    BulkNotFound,
-    KeyConflict,
-    Refused,
-)
+from holdfast.domain.errors import BulkNotFound, KeyConflict, Refused
 from holdfast.domain.task import decide, operate
 from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command, Status

@@ -103,12 +103,7 @@ async def verify(
     if keep_seconds is not None:
         missing = evidence.missing(keep_seconds=keep_seconds, now=now)
     return ChainVerdict(
-        base=base,
-        head=page.head,
-        links=links,
-        loose=page.loose,
-        broken=broken,
-        missing=missing,
+        base=base, head=page.head, links=links, loose=page.loose, broken=broken, missing=missing
     )
 
 

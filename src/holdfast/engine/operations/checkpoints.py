@@ -11,12 +11,7 @@ import msgspec
 
 from holdfast.clock import new_id
 from holdfast.domain import names
-from holdfast.domain.errors import (
-    InvalidInput,
-    Refused,
-    SerialisationError,
-    TaskNotFound,
-)
+from holdfast.domain.errors import InvalidInput, Refused, SerialisationError, TaskNotFound
 from holdfast.domain.hidden_values import keep_hidden
 from holdfast.domain.task import amendment, operate
 from holdfast.domain.task import checkpoint as ckpt
@@ -50,6 +45,8 @@ async def in_thread(size: int, make: Callable[[], Transition]) -> Transition:
 
 
 class Checkpoints(ActorCalls):
+    """The checkpoints of an app's tasks, in one actor's name."""
+
     def __init__(self, app: Holdfast, by: By, aside: Aside = in_thread) -> None:
         """Make the checkpoints of an app; ``aside`` runs what works on many bytes."""
         super().__init__(app, by)
@@ -122,7 +119,7 @@ class Checkpoints(ActorCalls):
         force: bool = False,
         from_view: bool = False,
     ) -> Task:
-        """Correct the payload or the data (`ctx.data`) of a suspended task, and set it going.
+        """Correct the payload or the data (`ctx.data`) of a suspended task, and run it again.
 
         The payload is validated where the task's type is declared in this process. The same submit
         with the first payload still finds the task. ``from_view``: as for `put`.

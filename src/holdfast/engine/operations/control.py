@@ -39,6 +39,8 @@ class StoreSlot:
 
 
 class Control:
+    """The commands to tasks, by their ids; each returns the record afterwards."""
+
     def __init__(self, slot: StoreSlot, clock: Clock, chance: random.Random, by: By) -> None:
         self._slot = slot
         self._clock = clock
@@ -46,48 +48,52 @@ class Control:
         self._by = by
 
     def acting_as(self, actor: str, origin: str = "") -> Control:
+        """Return the same commands in this actor's name."""
         by = actor_named(actor, origin)
         return Control(self._slot, self._clock, self._chance, by)
 
     async def pause(self, task_id: str, *, reason: str = "") -> Task:
+        """Pause a task at its next stage boundary."""
         return await self._ask(task_id, Command.PAUSE, operate.pause, reason)
 
     async def resume(self, task_id: str, *, reason: str = "", force: bool = False) -> Task:
+        """Continue a paused task; ``force``: even if newer work of its tenant has run."""
         decision = partial(operate.resume, force=force)
         return await self._ask(task_id, Command.RESUME, decision, reason)
 
     async def cancel(self, task_id: str, *, reason: str = "") -> Task:
+        """Cancel a task at its next stage boundary; nothing is undone."""
         return await self._ask(task_id, Command.CANCEL, operate.cancel, reason)
 
     async def retry(
-        self,
-        task_id: str,
-        *,
-        reason: str = "",
-        from_checkpoint: bool = True,
-        force: bool = False,
+        self, task_id: str, *, reason: str = "", from_checkpoint: bool = True, force: bool = False
     ) -> Task:
+        """Run a suspended task again, from its checkpoint or from the first stage."""
         decision = partial(operate.retry, from_checkpoint=from_checkpoint, force=force)
         return await self._ask(task_id, Command.RETRY, decision, reason)
 
     async def rollback(self, task_id: str, *, reason: str = "", force: bool = False) -> Task:
+        """Undo the stages that ran, the last one first."""
         decision = partial(operate.rollback, force=force)
         return await self._ask(task_id, Command.ROLLBACK, decision, reason)
 
     async def discard(self, task_id: str, *, reason: str = "") -> Task:
+        """Give up a suspended task: it is settled as cancelled, and its tenant is free."""
         return await self._ask(task_id, Command.DISCARD, operate.discard, reason)
 
     async def release(self, task_id: str, *, reason: str = "") -> Task:
+        """Put a task that is not released yet into its queue."""
         return await self._ask(task_id, Command.RELEASE, operate.release, reason)
 
     async def resume_suspended(
         self, task_id: str, *, reason: str = "", force: bool = False
     ) -> Task:
-        """Set a suspended task going again, forward or backward, as it was going."""
+        """Run a suspended task again: forward by RETRY, or its rollback by ROLLBACK."""
         decision = partial(operate.resume_suspended, force=force)
         return await self._ask(task_id, Command.RETRY, decision, reason)
 
     async def can(self, task_id: str, command: Command) -> bool:
+        """Return whether the command is legal now."""
         return (await self._load(task_id)).can(command)
 
     async def _ask(self, task_id: str, command: Command, decision: Decision, reason: str) -> Task:

@@ -22,13 +22,18 @@ MembersDecision = Callable[[Plan, Members, OperatorRequest], PlanChange]
 
 
 class PlanControl(ActorCalls):
+    """The commands to plans, by their ids; each returns the plan afterwards."""
+
     async def pause(self, plan_id: str, *, reason: str = "") -> Plan:
+        """Pause a plan: it releases no task, and running ones pause."""
         return await self._ask(plan_id, PlanCommand.PAUSE, commands.pause, reason)
 
     async def resume(self, plan_id: str, *, reason: str = "") -> Plan:
+        """Resume a plan; after a halt, the failures so far no longer count."""
         return await self._ask(plan_id, PlanCommand.RESUME, commands.resume, reason)
 
     async def cancel(self, plan_id: str, *, reason: str = "") -> Plan:
+        """Cancel the tasks of a plan that have not ended."""
         return await self._ask(plan_id, PlanCommand.CANCEL, commands.cancel, reason)
 
     async def retry(self, plan_id: str, *, reason: str = "") -> Plan:
@@ -43,6 +48,7 @@ class PlanControl(ActorCalls):
         return await self._swap(plan_id, PlanCommand.ROLLBACK, decision, reason)
 
     async def can(self, plan_id: str, command: PlanCommand) -> bool:
+        """Return whether the command is legal now."""
         return (await self._load(names.normalise(plan_id))).can(command)
 
     async def _ask(

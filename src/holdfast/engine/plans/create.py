@@ -40,7 +40,7 @@ from holdfast.engine.plans.handle import PlanHandle, PlanInfo, info
 from holdfast.runtime import new_task
 from holdfast.runtime.plans.task_gateway import TaskGateway
 
-PART = 200  # tasks in one insert, or tenants in one look
+PART = 200  # tasks in one insert, or tenants in one read
 MOST = 100_000  # tasks in one plan
 PAGE = 100
 
@@ -66,7 +66,8 @@ class PlanTerms(TypedDict, total=False):
         int | None, Option(None, "tasks with a slot at once, over all instances; None: no limit")
     ]
     waves: Annotated[
-        Sequence[str | int], Option(("100%",), 'how far each goes: ("1", "5%", "25%", "100%")')
+        Sequence[str | int],
+        Option(("100%",), 'the share released by each wave: ("1", "5%", "25%", "100%")'),
     ]
     soak: Annotated[float | str, Option(0.0, "the time between the end of a wave and the next")]
     halt_on: Annotated[
@@ -104,10 +105,13 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plans(ActorCalls):
-    """``await app.plan("upgrade-7", [upgrade.on(order, tenant=t) for t in …], waves=…)``"""
+    """The plans of an app: create, preview, find and control them.
+
+    ``await app.plan("upgrade-7", [upgrade.on(order, tenant=t) for t in …], waves=…)``"""
 
     @property
     def control(self) -> PlanControl:
+        """Return the commands to plans by their ids."""
         return PlanControl(self._app, self._by)
 
     @show_options(PlanTerms)
@@ -145,8 +149,7 @@ class Plans(ActorCalls):
             total=plan.total,
             waves=tuple(
                 WavePreview(
-                    number=wave + 1,
-                    tenants=tuple(tasks[i].record.tenant for i in plan.span(wave)),
+                    number=wave + 1, tenants=tuple(tasks[i].record.tenant for i in plan.span(wave))
                 )
                 for wave in range(len(plan.waves))
             ),
@@ -155,11 +158,12 @@ class Plans(ActorCalls):
         )
 
     def get(self, plan_id: str) -> PlanHandle:
+        """Return the handle of a plan; only its calls load the plan."""
         return PlanHandle(self._app, names.check("plan", plan_id), self.control)
 
-    async def find(self, *statuses: PlanStatus, most: int = 1000) -> AsyncIterator[PlanInfo]:
+    async def find(self, *statuses: PlanStatus, limit: int = 1000) -> AsyncIterator[PlanInfo]:
         """Yield the plans, the newest first."""
-        cursor, left = None, most
+        cursor, left = None, limit
         while left > 0:
             page = await self._app.store.plans.find(
                 statuses=statuses, limit=min(left, PAGE), cursor=cursor
@@ -249,7 +253,7 @@ def new_plan(plan_id: str, tasks: Sequence[Planned], terms: PlanTerms, *, now: f
         _check_tenants(tasks)
     most = options["max_concurrency"]
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        raise InvalidPlan(f"max_concurrency={most!r}: a number of tasks, at least 1")
+        raise InvalidPlan(f"max_concurrency={most!r} must be a number of tasks, at least 1")
     ends = waves.ends(options["waves"], len(tasks))
     plan = Plan(
         id=plan_id,
@@ -283,12 +287,12 @@ def _halt_rule(terms: PlanTerms) -> HaltRule | None:
     rule = terms.get("halt_on", FailureRate(0.0) if "waves" in terms else None)
     match rule:
         case FailureRate(rate) if not _is_number(rate, int | float) or not 0 <= rate <= 1:
-            raise InvalidPlan(f"FailureRate({rate!r}): a share between 0 and 1")
+            raise InvalidPlan(f"FailureRate({rate!r}) must be a share between 0 and 1")
         case FailureCount(count) if not _is_number(count, int) or count < 0:
-            raise InvalidPlan(f"FailureCount({count!r}): a whole number, at least 0")
+            raise InvalidPlan(f"FailureCount({count!r}) must be a whole number, at least 0")
         case None | FailureRate() | FailureCount():
             return rule
-    raise InvalidPlan(f"halt_on={rule!r}: FailureRate(0.05) or FailureCount(3)")
+    raise InvalidPlan(f"halt_on={rule!r} must be like FailureRate(0.05) or FailureCount(3)")
 
 
 def _is_number(value: object, kind: Any) -> bool:

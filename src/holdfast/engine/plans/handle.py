@@ -35,14 +35,14 @@ class PlanInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     status: PlanStatus
-    cancelling: bool
+    cancel_requested: bool
     progress: float  # 0..1: the share of its tasks that have ended
     total: int
     wave: int  # the present one, from 1
     waves: tuple[WaveInfo, ...]
     max_concurrency: int | None
-    soaks_for: float  # seconds, still
-    ends_in: float | None  # seconds, estimated; None: no estimate is possible
+    soak_seconds_left: float
+    ends_in_seconds: float | None  # an estimate; None: none is possible
     reason: str | None
     legal: tuple[PlanCommand, ...]
     driver: str | None
@@ -51,10 +51,13 @@ class PlanInfo(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: float
 
     def count(self, *states: MemberState) -> int:
+        """Return how many of the plan's tasks are in one of these states."""
         return sum(wave.counts.get(state, 0) for wave in self.waves for state in states)
 
 
 class PlanHandle:
+    """A plan: read its state, its tasks and its events, wait for its end, and send it commands."""
+
     __slots__ = ("_app", "_control", "id")
 
     def __init__(self, app: Holdfast, plan_id: str, control: PlanControl) -> None:
@@ -64,6 +67,7 @@ class PlanHandle:
         return f"PlanHandle({self.id!r})"
 
     async def info(self) -> PlanInfo:
+        """Return the state of the plan."""
         return info(await self._plan(), now=self._app.clock.now())
 
     async def tasks(self) -> list[Handle[Any]]:
@@ -76,6 +80,7 @@ class PlanHandle:
         return [Handle(self._app, task_id, UntypedCodec()) for task_id in tasks.ids]
 
     async def events(self, *, after_version: int = 0, limit: int = EVENTS) -> Sequence[PlanEvent]:
+        """Return the plan's events in order, those after ``after_version``."""
         return await self._app.store.plans.events(self.id, limit=limit, after_version=after_version)
 
     async def pause(self, reason: str = "") -> PlanStatus:
@@ -115,10 +120,10 @@ class PlanHandle:
 
     async def wait(self, timeout: float | str | None = None) -> PlanInfo:
         """Wait until the plan has ended or waits for a person; ResultTimeout if not in time."""
-        wait = partial(self._app.waiters.wait_for_plan, self.id, self._info_at_rest)
+        wait = partial(self._app.waiters.wait_for_plan, self.id, self._info_if_stopped)
         return await wait_within(self._app.clock, timeout, f"plan {self.id}", wait)
 
-    async def _info_at_rest(self, _: str) -> PlanInfo | None:
+    async def _info_if_stopped(self, _: str) -> PlanInfo | None:
         plan = await self._plan()
         return info(plan, now=self._app.clock.now()) if plan.rests else None
 
@@ -140,14 +145,14 @@ def info(plan: Plan, *, now: float) -> PlanInfo:
     return PlanInfo(
         id=plan.id,
         status=plan.status,
-        cancelling=plan.cancel_requested,
+        cancel_requested=plan.cancel_requested,
         progress=plan.progress,
         total=plan.total,
         wave=plan.wave + 1,
         waves=tuple(_wave(plan, wave) for wave in range(len(plan.waves))),
         max_concurrency=plan.max_concurrency,
-        soaks_for=soaks_seconds(plan, now),
-        ends_in=ends_in(plan, now),
+        soak_seconds_left=soaks_seconds(plan, now),
+        ends_in_seconds=ends_in_seconds(plan, now),
         reason=plan.reason,
         legal=plan.legal,
         driver=plan.lease.owner if plan.lease else None,
@@ -163,7 +168,7 @@ def _wave(plan: Plan, wave: int) -> WaveInfo:
     return WaveInfo(number=wave + 1, size=plan.size(wave), counts={**counts, **plan.counts[wave]})
 
 
-def ends_in(plan: Plan, now: float) -> float | None:
+def ends_in_seconds(plan: Plan, now: float) -> float | None:
     """Return in how many seconds the plan ends at its present pace, with the soaks to come."""
     if plan.status is not PlanStatus.RUNNING or plan.started_at is None:
         return None

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.clock import new_id
 from holdfast.domain import names
-from holdfast.domain.errors import (
-    IntakePaused,
-    InvalidInput,
-    QueueFull,
-    Refused,
-    TriggerNotFound,
-)
+from holdfast.domain.errors import IntakePaused, InvalidInput, QueueFull, Refused, TriggerNotFound
 from holdfast.domain.task.operate import OperatorRequest, new_request
 from holdfast.domain.task.placement import STOPPED
 from holdfast.domain.task.transition import Submission
@@ -49,7 +43,10 @@ Decision = Callable[[Trigger, OperatorRequest], TriggerChange]
 
 
 class TriggerControl(ActorCalls):
+    """The commands to triggers, by their ids."""
+
     async def load(self, trigger_id: str) -> Trigger:
+        """Return a trigger, or raise TriggerNotFound."""
         trigger = await self._app.store.triggers.find(names.normalise(trigger_id))
         if trigger is None:
             raise TriggerNotFound(trigger_id)
@@ -77,10 +74,7 @@ class TriggerControl(ActorCalls):
             await app.store.admin.audit(firing.refusal(trigger, command, ask, error.code))
 
         return await compare_and_swap(
-            f"trigger {trigger_id}",
-            lambda: self.load(trigger_id),
-            write,
-            on_refusal=record_refusal,
+            f"trigger {trigger_id}", lambda: self.load(trigger_id), write, on_refusal=record_refusal
         )
 
     async def _no_room(self, queue: str) -> Refused:
@@ -113,8 +107,8 @@ class TriggerControl(ActorCalls):
         app, now = self._app, ask.now
         declared = app.registry.find(trigger.target)
         if declared is None:
-            said = f"its task type {trigger.target!r} is not declared here"
-            raise InvalidInput(f"trigger {trigger.id}: {said}; fire it where it is")
+            reason = f"its task type {trigger.target!r} is not declared here"
+            raise InvalidInput(f"trigger {trigger.id}: {reason}; fire it where it is")
         body = bytes(trigger.payload)
         if trigger.declared:
             body = self._declared_body(trigger, now)
@@ -145,6 +139,8 @@ class TriggerControl(ActorCalls):
 
 
 class TriggerHandle(Generic[R]):
+    """A trigger: read its state and its next fire times, fire it, and send it commands."""
+
     __slots__ = ("_control", "_result", "id")
 
     def __init__(self, control: TriggerControl, trigger_id: str, result: Codec[R]) -> None:
@@ -156,12 +152,15 @@ class TriggerHandle(Generic[R]):
         return f"TriggerHandle({self.id!r})"
 
     async def info(self) -> Trigger:
+        """Return the trigger as it is stored."""
         return await self._control.load(self.id)
 
     async def next(self, count: int = 1) -> list[datetime]:
         """Return the next fire times in the trigger's zone, as if it were not paused."""
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= NEXT_MAX:
-            raise InvalidInput(f"{count!r} fire times: a number between 0 and {NEXT_MAX}")
+            raise InvalidInput(
+                f"the number of fire times must be between 0 and {NEXT_MAX}, not {count!r}"
+            )
         trigger = await self.info()
         if trigger.status not in UNFINISHED:
             return []
@@ -176,6 +175,7 @@ class TriggerHandle(Generic[R]):
         return Handle(self._control.app, task_id, self._result)
 
     async def pause(self, reason: str = "") -> TriggerStatus:
+        """Pause the trigger: it submits nothing until `resume`."""
         return await self._ask(TriggerCommand.PAUSE, firing.pause, reason)
 
     async def resume(self, reason: str = "") -> TriggerStatus:
@@ -183,6 +183,7 @@ class TriggerHandle(Generic[R]):
         return await self._ask(TriggerCommand.RESUME, firing.resume, reason)
 
     async def cancel(self, reason: str = "") -> TriggerStatus:
+        """End the trigger for good; tasks that it has submitted go on."""
         return await self._ask(TriggerCommand.CANCEL, firing.cancel, reason)
 
     async def _ask(self, command: TriggerCommand, decision: Decision, reason: str) -> TriggerStatus:

@@ -10,11 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import new_id
 from holdfast.domain import names
-from holdfast.domain.errors import (
-    InvalidSchedule,
-    TriggerConflict,
-    TriggerNotFound,
-)
+from holdfast.domain.errors import InvalidSchedule, TriggerConflict, TriggerNotFound
 from holdfast.domain.trigger import definition as definitions
 from holdfast.domain.trigger import schedule as times
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
@@ -48,7 +44,9 @@ class ScheduleTerms(TriggerTerms, total=False):
 
 
 class Schedules(ActorCalls):
-    """``await app.schedule.cron("0 3 * * *", send, "ann", tz="Asia/Shanghai", name="nightly")``.
+    """The triggers of an app: make them by calls, find them and get their handles.
+
+    ``await app.schedule.cron("0 3 * * *", send, "ann", tz="Asia/Shanghai", name="nightly")``
 
     The name is the trigger's id. The same name with the same definition answers with the trigger
     that is there, ended or not; with another one it is a TriggerConflict, unless ``replace=True``.
@@ -175,7 +173,7 @@ class Schedules(ActorCalls):
         result = UntypedCodec() if known is None else known.result
         return TriggerHandle(self._control, trigger.id, result)
 
-    async def list(
+    async def find(
         self, *, statuses: Sequence[TriggerStatus] = (), tenant: str | None = None
     ) -> AsyncIterator[Trigger]:
         """Yield all triggers, in the order of their ids."""
@@ -195,6 +193,7 @@ class Schedules(ActorCalls):
         limit: int = 100,
         cursor: str | None = None,
     ) -> TriggerPage:
+        """Return a page of triggers, in the order of their ids."""
         of = None if tenant is None else names.normalise(tenant)
         return await self._triggers.find_all(
             statuses=statuses, tenant=of, limit=limit, cursor=cursor
@@ -255,13 +254,9 @@ class Schedules(ActorCalls):
         is_past = isinstance(wanted.schedule, Once) and wanted.schedule.at < now
         is_past |= owes_start and definitions.started_time(wanted, now) is not None
         if is_past and wanted.misfire is Misfire.SKIP:
-            said = "it is in the past, and misfire='skip' skips such times"
-            raise InvalidSchedule(times.format_schedule(wanted.schedule), said)
-        return {
-            "now": now,
-            "chance": chance.random(),
-            "request": new_id(self._app.clock, chance),
-        }
+            reason = "it is in the past, and misfire='skip' skips such times"
+            raise InvalidSchedule(times.format_schedule(wanted.schedule), reason)
+        return {"now": now, "chance": chance.random(), "request": new_id(self._app.clock, chance)}
 
 
 def _is_answer(there: Trigger, wanted: Definition, replaces: bool) -> bool:

@@ -120,7 +120,7 @@ def plan_view(info: PlanInfo, hide: Redactor) -> PlanView:
     return {
         "planId": info.id,
         "status": info.status,
-        "cancelRequested": info.cancelling,
+        "cancelRequested": info.cancel_requested,
         "progress": info.progress,
         "total": info.total,
         "wave": info.wave,
@@ -129,8 +129,8 @@ def plan_view(info: PlanInfo, hide: Redactor) -> PlanView:
             for wave in info.waves
         ],
         "maxConcurrency": info.max_concurrency,
-        "soakSecondsLeft": info.soaks_for,
-        "endsInSeconds": info.ends_in,
+        "soakSecondsLeft": info.soak_seconds_left,
+        "endsInSeconds": info.ends_in_seconds,
         "reason": text_or_none(info.reason, hide),
         "legalCommands": info.legal,
         "driver": info.driver,

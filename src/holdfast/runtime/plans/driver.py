@@ -16,14 +16,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.domain.plan import members as mem
 from holdfast.domain.plan import rollout
 from holdfast.domain.plan.members import MemberTask
-from holdfast.domain.plan.plan import (
-    Member,
-    MemberState,
-    Plan,
-    PlanNext,
-    PlanStale,
-    PlanStatus,
-)
+from holdfast.domain.plan.plan import Member, MemberState, Plan, PlanNext, PlanStale, PlanStatus
 from holdfast.domain.plan.rollout import PlanObservation
 from holdfast.domain.task.state import Command
 from holdfast.ports import Topic

@@ -225,12 +225,7 @@ class Scheduler:
         keys = [firing.key(trigger, at) for at in times]
         ids = new_ids(self._clock, self._chance, len(times))
         return new_task.submissions(
-            self._store,
-            record,
-            bodies,
-            keys,
-            ids,
-            effects_namespace=declared.effects_namespace,
+            self._store, record, bodies, keys, ids, effects_namespace=declared.effects_namespace
         )
 
     def _once_more(self, change: TriggerChange, outcome: Answer | None) -> TriggerChange | None:

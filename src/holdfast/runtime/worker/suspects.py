@@ -18,11 +18,7 @@ from holdfast.runtime.worker.running_tasks import GATE_SECONDS, RunningStages, R
 log = logging.getLogger("holdfast.worker")
 
 IN_LINE_SECONDS = 10.0  # a suspect waits here for the one that runs; then it is put off
-PUT_OFF_SECONDS = (
-    1.0,
-    10.0,
-    60.0,
-)  # the longest pauses, up to a half shorter; the last repeats
+PUT_OFF_SECONDS = (1.0, 10.0, 60.0)  # the longest pauses, up to a half shorter; the last repeats
 HAND_OVER_SECONDS = 30.0  # until then the lease is renewed here, too: the process has to start
 REMEMBERED = 1_000  # tasks whose put-offs are counted
 

@@ -207,9 +207,7 @@ class Worker:
     def _new_executor(self, threads: Threads) -> Executor:
         env = self._env
         errors = StageErrors(
-            env,
-            closing=lambda: self._claimer.is_cancelled,
-            on_outage=self._outage_groups.note,
+            env, closing=lambda: self._claimer.is_cancelled, on_outage=self._outage_groups.note
         )
         attempts = Attempts(
             env,
