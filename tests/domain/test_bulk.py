@@ -54,7 +54,7 @@ def test_without_statuses_nothing_that_has_ended_is_meant(command: BulkCommand) 
 
 
 def test_a_status_for_which_the_command_does_nothing_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="discard does nothing for PAUSED tasks; for FAILED"):
+    with pytest.raises(InvalidInput, match="discard is not for PAUSED tasks, but for FAILED"):
         bulk.check_statuses(BulkCommand.DISCARD, (Status.PAUSED,))
 
 

@@ -85,7 +85,7 @@ def hint_of_code(types: Sequence[str]) -> None:
 
 def warn_of(ahead: Sequence[Outlook]) -> None:
     for outlook in ahead[:NAMED]:
-        warn(f"{outlook.task_id} {outlook.says}: {outlook.why}")
+        warn(f"{outlook.task_id} {outlook.message}: {outlook.why}")
     if len(ahead) > NAMED:
         over = sum(outlook.starts_over for outlook in ahead)
         warn(f"{len(ahead)} tasks in all are affected; {over} of them start over")
@@ -96,8 +96,8 @@ def warn_of_starting_over(ahead: Forecast, number: int) -> None:
     if number:
         named = ", ".join(ahead.ids[:NAMED]) + (", …" if number > len(ahead.ids[:NAMED]) else "")
         warn(f"{count(number, 'task')} would start over, with new effect keys: {named}")
-    if ahead.says:
-        warn(f"not all tasks were checked for starting over: {ahead.says}")
+    if ahead.message:
+        warn(f"not all tasks were checked for starting over: {ahead.message}")
 
 
 async def _task_or_refusal(task_id: str, ask: Callable[[str], Awaitable[Task]]) -> Task | Refused:

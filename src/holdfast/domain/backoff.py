@@ -1,4 +1,4 @@
-"""The pause before the next attempt: it doubles each time up to a limit, and varies by chance."""
+"""Arithmetic of pauses, for loops that try again. A task's retry delay is in `task/retry.py`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ OF_WHAT_MOVES = frozenset({BulkCommand.CANCEL, BulkCommand.PAUSE})  # stop a tas
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of a careful start: each step waits until the tasks of the one before have stopped.
-    The action halts when more than ``stop_at`` of the tasks that it set going failed again."""
+    The action halts when more than ``stop_at`` of the tasks that took the command failed again."""
 
     steps: tuple[int, ...] = (1, 10)
     stop_at: HaltRule = FailureRate(0.2)
@@ -79,13 +79,13 @@ class BulkState(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False  # more tasks matched than were counted
     cursor: str | None = None
     looked_through: bool = False
-    pending: tuple[Picked, ...] = ()  # picked and not yet acted on, at the last save
-    watched: tuple[str, ...] = ()  # of a canary: tasks that were set going and still run
-    step: int = 0  # of a canary; past the last step: all other tasks
-    in_step: int = 0  # tasks set going in this step
-    waits_since: float | None = None  # for the watched tasks to stop
+    pending: tuple[Picked, ...] = ()  # tasks that were picked and not yet acted on, when saved
+    watched: tuple[str, ...] = ()  # tasks of a canary that took the command and still run
+    step: int = 0  # the step of a canary; past the last step: all other tasks
+    in_step: int = 0  # tasks that took the command in this step
+    waits_since: float | None = None  # when it began to wait for the watched tasks
     counts: BulkCounts = BulkCounts()
-    halted: str = ""  # why
+    halted: str = ""  # the reason of a halt
 
 
 def legal_in(command: BulkCommand) -> tuple[Status, ...]:
@@ -108,13 +108,15 @@ def check_statuses(command: BulkCommand, statuses: Sequence[Status]) -> tuple[St
     legal = legal_in(command)
     for status in statuses:
         if status not in legal:
-            raise InvalidInput(f"{command} does nothing for {status} tasks; for {', '.join(legal)}")
+            raise InvalidInput(f"{command} is not for {status} tasks, but for {', '.join(legal)}")
     return tuple(dict.fromkeys(statuses)) or meant_in(command)
 
 
 def check_rate(rate: float) -> float:
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-        raise InvalidInput(f"rate {rate!r} is not between {LOWEST_RATE:g} and {HIGHEST_RATE:g}")
+        raise InvalidInput(
+            f"rate must be between {LOWEST_RATE:g} and {HIGHEST_RATE:g}, not {rate!r}"
+        )
     return float(rate)
 
 
@@ -123,15 +125,15 @@ def check_canary(command: BulkCommand, canary: Canary) -> Canary:
         raise InvalidInput(f"a canary is for {' and '.join(sorted(WATCHED))}, not for {command}")
     steps, rule = canary.steps, canary.stop_at
     if not 1 <= len(steps) <= STEPS_LIMIT or not all(1 <= n <= WINDOW_LIMIT for n in steps):
-        allowed = f"1 to {STEPS_LIMIT} of them, each from 1 to {WINDOW_LIMIT} tasks"
-        raise InvalidInput(f"steps {steps}: {allowed}")
+        allowed = f"1 to {STEPS_LIMIT} numbers, each from 1 to {WINDOW_LIMIT}"
+        raise InvalidInput(f"steps must be {allowed}, not {steps}")
     if not 1 <= canary.window <= WINDOW_LIMIT:
-        raise InvalidInput(f"window {canary.window}: from 1 to {WINDOW_LIMIT} tasks")
+        raise InvalidInput(f"window must be 1 to {WINDOW_LIMIT} tasks, not {canary.window}")
     if not canary.wait_seconds > 0:
-        raise InvalidInput(f"wait_seconds {canary.wait_seconds} is not above zero")
+        raise InvalidInput(f"wait_seconds must be above zero, not {canary.wait_seconds}")
     limit = rule.rate if isinstance(rule, FailureRate) else rule.count
     if limit < 0 or (isinstance(rule, FailureRate) and not limit < 1):
-        raise InvalidInput(f"stop_at {limit}: a share below 1, or a number from 0")
+        raise InvalidInput(f"stop_at must be a share below 1 or a number from 0, not {limit}")
     return canary
 
 
@@ -213,7 +215,8 @@ def judge_canary(state: BulkState, canary: Canary, *, now: float) -> BulkState:
     blocked = full or len(state.watched) >= canary.window
     since = state.waits_since
     if blocked and since is not None and now - since > canary.wait_seconds:
-        why = f"{len(state.watched)} have not come to rest in {canary.wait_seconds:g} s"
+        late = f"that have neither settled nor parked within {canary.wait_seconds:g} s"
+        why = f"tasks {late}: {len(state.watched)}"
         return replace(state, halted=why)
     return state
 

@@ -42,7 +42,7 @@ DEPTH_LIMIT = 64
 MESSAGE_LIMIT_CHARS = 2_000  # of an error of the type's own code
 _INT_LIMIT = 2**63
 _REPLACEMENT = "\ufffd".encode()  # what pydantic writes for a lone surrogate in a key
-_SAID_BY_PYDANTIC = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
+_PYDANTIC_ERRORS = frozenset(get_args(ErrorType)) - {"value_error", "assertion_error"}
 
 
 # What was found of classes of Structs, which are often declared again: with each stage that
@@ -50,7 +50,7 @@ _SAID_BY_PYDANTIC = frozenset(get_args(ErrorType)) - {"value_error", "assertion_
 _known_structs = WeakKeyDictionary[Any, tuple[Trust, bool]]()
 
 
-def _look_at(declared: Any) -> tuple[Trust, bool]:
+def _comparison_of(declared: Any) -> tuple[Trust, bool]:
     """Return what of these Structs has to be compared, and whether leniently."""
     is_class = isinstance(declared, msgspec.StructMeta)
     if is_class and declared in _known_structs:
@@ -89,7 +89,7 @@ class Codec(Generic[T]):
         """Set the reader of the type, and the comparison that its values need."""
         self._has_floats, self._has_secrets, lenient = True, False, False
         if _of_structs(self.declared):
-            self._trust, lenient = _look_at(self.declared)
+            self._trust, lenient = _comparison_of(self.declared)
         else:
             self._adapter = TypeAdapter(self.declared)
             schema = self._adapter.core_schema
@@ -118,17 +118,20 @@ class Codec(Generic[T]):
         try:
             return cast(T, self._read(body))
         except ValidationError as error:  # its own text has the values, and they may be secret
-            said = f"{_path(self.what, _first(error)['loc'])}: {self._message(error)}"
-            raise SerialisationError(f"stored value is no {self.declared!r}: {said}") from None
+            at = _path(self.what, _first(error)["loc"])
+            raise self._unreadable(f"{at}: {self._message(error)}") from None
         except SerialisationError:
             raise
         except Exception as error:  # the type's own code, too, may raise anything
             if self._has_secrets:
-                raise SerialisationError(
-                    f"stored value is no {self.declared!r}: {type(error).__name__}"
-                ) from None
-            said = text_of(error, MESSAGE_LIMIT_CHARS)
-            raise SerialisationError(f"stored value is no {self.declared!r}: {said}") from error
+                raise self._unreadable(type(error).__name__) from None
+            raise self._unreadable(text_of(error, MESSAGE_LIMIT_CHARS)) from error
+
+    def _unreadable(self, reason: str) -> SerialisationError:
+        declared, name = self.declared, repr(self.declared)
+        if isinstance(declared, type):
+            name = f"{declared.__module__}.{declared.__qualname__}".removeprefix("builtins.")
+        return SerialisationError(f"the stored value is not of type {name}: {reason}")
 
     def check_copy(self, value: Any, body: bytes, *, what: str) -> None:
         """Refuse a value that this type would read out of the body as another."""
@@ -161,13 +164,13 @@ class Codec(Generic[T]):
             raise NotJson(what, text_of(error, MESSAGE_LIMIT_CHARS)) from error
         if self._has_secrets:
             raise InvalidPayload(what, type(error).__name__) from None
-        said = f"{type(error).__name__}: {text_of(error, MESSAGE_LIMIT_CHARS)}"
-        raise InvalidPayload(what, said) from error
+        reason = f"{type(error).__name__}: {text_of(error, MESSAGE_LIMIT_CHARS)}"
+        raise InvalidPayload(what, reason) from error
 
     def _message(self, error: ValidationError) -> str:
         """Return the message of a validator, without the values of a type that has secrets."""
         first = _first(error)
-        if self._has_secrets and first["type"] not in _SAID_BY_PYDANTIC:
+        if self._has_secrets and first["type"] not in _PYDANTIC_ERRORS:
             return f"refused by a validator of its own ({first['type']})"
         return cast(str, first["msg"])
 
@@ -179,9 +182,9 @@ class Codec(Generic[T]):
         plain = msgspec.json.decode(body)
         value = self._adapter.validator.validate_json(msgspec.json.encode(replace_marks(plain)))
         if ASTERISKS.encode() in body and _is_lost(value, plain):
-            raise SerialisationError(
-                f"stored value is no {self.declared!r}: in the place of a secret it has only "
-                "asterisks, as an older version stored them; submit it again"
+            raise self._unreadable(
+                "in the place of a secret it has only asterisks, as an older version stored them; "
+                "submit it again"
             )
         return value
 
@@ -309,8 +312,8 @@ def check_json(value: Any, what: str, depth: int = 0, *, tuples: bool = False) -
     if kind is dict:
         for key, item in value.items():
             if type(key) is not str:
-                said = f"key {key!r}" if isinstance(key, str | int | float) else "a key"
-                raise NotJson(what, f"{said} is not a string")
+                named = f"key {key!r}" if isinstance(key, str | int | float) else "a key"
+                raise NotJson(what, f"{named} is not a string")
             _check_text(key, what)
             check_json(item, f"{what}.{key}", depth + 1, tuples=tuples)
     elif kind is list or (tuples and kind is tuple):

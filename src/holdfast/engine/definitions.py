@@ -31,7 +31,9 @@ class DeclareOptions(TypedDict, total=False):
     ]
     effects: Annotated[
         str,
-        Option("task", '"task" or "key": what ctx.key goes by; with "key" each submit needs one'),
+        Option(
+            "task", 'what ctx.key is built from, "task" or "key"; with "key" each submit needs one'
+        ),
     ]
 
 
@@ -49,10 +51,10 @@ class WorkflowOptions(DeclareOptions, total=False):
     ]
     hold: Annotated[bool, Option(True, _HOLD)]
     on_invalid: Annotated[
-        str, Option(SUSPEND, '"suspend" or "restart", for a checkpoint that is no longer good')
+        str, Option(SUSPEND, 'what happens at an invalid checkpoint: "suspend" or "restart"')
     ]
     checkpoint_max_age: Annotated[
-        float | str | None, Option(None, "an older checkpoint is no good; None: none is too old")
+        float | str | None, Option(None, "a checkpoint older than this is invalid; None: no limit")
     ]
 
 
@@ -85,7 +87,7 @@ def define_type(
 def stage_timeout(settings: Settings, given: float | str | None) -> float:
     timeout = settings.stage_timeout if given is None else seconds(given)
     if timeout <= 0:
-        raise DeclarationError(f"timeout {given!r} is not above zero")
+        raise DeclarationError(f"timeout={given!r} must be above zero")
     return timeout
 
 
@@ -93,16 +95,16 @@ def retry_or(default: Retry, given: Retry | None) -> Retry:
     if given is None:
         return default
     if not isinstance(given, Retry):
-        raise DeclarationError(f"retry={given!r}: write Retry(max=…)")
+        raise DeclarationError(f"retry={given!r} must be a Retry(max=…)")
     return given
 
 
 def checkpoint_policy(on_invalid: str, max_age: float | str | None) -> Policy:
     if on_invalid not in (SUSPEND, RESTART):
-        raise DeclarationError(f"on_invalid={on_invalid!r}: {SUSPEND} or {RESTART}")
+        raise DeclarationError(f"on_invalid={on_invalid!r} must be {SUSPEND} or {RESTART}")
     age = None if max_age is None else seconds(max_age)
     if age is not None and age <= 0:
-        raise DeclarationError(f"checkpoint_max_age={max_age!r} is not above zero")
+        raise DeclarationError(f"checkpoint_max_age={max_age!r} must be above zero")
     return Policy(on_invalid=on_invalid, max_age_seconds=age)
 
 

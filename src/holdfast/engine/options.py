@@ -60,7 +60,7 @@ def read_choice(
     try:
         return kind(given)
     except ValueError:
-        raise refuse(f"{name}={given!r}: {', '.join(kind)}") from None
+        raise refuse(f"{name}={given!r} must be one of {', '.join(kind)}") from None
 
 
 def show_options(declared: type[D]) -> Callable[[F], F]:

@@ -13,14 +13,14 @@ from holdfast.ports import Clock, Filter, Store, WorkerInfo
 
 log = logging.getLogger("holdfast.worker")
 
-LOOKED_AT = 50  # tasks that run now
+CHECKED_MAX = 50  # tasks that run now
 RUNNING = (Status.RUNNING, Status.ROLLING_BACK)
 
 
 async def warn_of_orphans(store: Store, clock: Clock, *, lease_seconds: float) -> None:
     """Log which tasks dead workers hold, and until when."""
     try:
-        page = await store.views.find(Filter(statuses=RUNNING), limit=LOOKED_AT)
+        page = await store.views.find(Filter(statuses=RUNNING), limit=CHECKED_MAX)
         held = [task for task in page.tasks if task.lease is not None]
         workers = await store.views.workers(live_within_seconds=lease_seconds) if held else ()
     except StoreError:
@@ -29,21 +29,21 @@ async def warn_of_orphans(store: Store, clock: Clock, *, lease_seconds: float) -
     owners = {task.id: by_name.get(task.lease.owner) for task in held if task.lease is not None}
     orphans = [task for task in held if _is_gone(owners[task.id])]
     if orphans:
-        said = _line(orphans[0], owners[orphans[0].id], clock.now(), lease_seconds)
+        warning = _format_orphan(orphans[0], owners[orphans[0].id], clock.now(), lease_seconds)
         others = len(orphans) - 1
-        more = f"; so {'is' if others == 1 else 'are'} {others} more" if others else ""
-        log.warning("%s%s", said, more)
+        more = f" (and {others} more {'task' if others == 1 else 'tasks'})" if others else ""
+        log.warning("%s%s", warning, more)
 
 
-def _line(task: Task, owner: WorkerInfo | None, now: float, lease_seconds: float) -> str:
+def _format_orphan(task: Task, owner: WorkerInfo | None, now: float, lease_seconds: float) -> str:
     assert task.lease is not None
     left = min(lease_seconds, max(0.0, task.lease.until - now))
     seen = "not seen any more"
     if owner is not None:
         seen = f"pid {owner.beat.pid}, last seen {owner.seen_seconds_ago:.0f} s ago"
     return (
-        f"task {task.id} is held by worker {task.lease.owner} ({seen}), which has ended, for "
-        f"{left:.0f} s more; it is taken over then"
+        f"worker {task.lease.owner} ({seen}) has died; its lease of task {task.id} ends in "
+        f"{left:.0f} s, and then another worker takes the task over"
     )
 
 

@@ -285,7 +285,7 @@ def test_an_end_that_was_cut_is_found(place: Place, left: int) -> None:
     links = place.links()
     place.hand.cut(links[left - 1] if left else None)
     told = place.verify()["broken"]
-    assert told == {"seq": left, "says": "the chain ends here; its head is number 5"}
+    assert told == {"seq": left, "says": "the chain ends here, but its head is number 5"}
 
 
 def test_an_end_that_was_cut_with_its_head_is_found_by_a_noted_one(place: Place) -> None:
@@ -295,7 +295,7 @@ def test_an_end_that_was_cut_with_its_head_is_found_by_a_noted_one(place: Place)
     place.hand.move_head(links[2].anchor)
     assert place.verify()["holds"]
     told = place.verify("--head", head)["broken"]
-    assert told == {"seq": 3, "says": "the chain ends here; it had come to 5"}
+    assert told == {"seq": 3, "says": "the chain ends here, but the noted head is number 5"}
     place.write(4, start=5)
     assert place.verify()["holds"]
     told = place.verify("--head", head)["broken"]
@@ -332,7 +332,8 @@ def test_cleaning_up_breaks_nothing_and_says_its_base(place: Place) -> None:
     noted = [f"{link.seq}:{link.hash}" for link in links]
     assert [place.broken_at("--head", head) for head in noted[3:]] == [None, None, None]
     told = place.verify("--head", noted[1])["broken"]
-    assert told == {"seq": 2, "says": "it was cleaned up, as all up to 4, and cannot be compared"}
+    why = "entries up to 4 are gone, so the noted head cannot be compared"
+    assert told == {"seq": 2, "says": why}
     assert place.broken_at("--head", f"4:{START}") == 4
 
 
@@ -445,7 +446,7 @@ def test_a_base_that_was_moved_by_hand_is_said_to_miss_what_is_gone(
     assert (told["holds"], told["broken"], told["links"]) == (False, None, left)
     missing = told["missing"]
     assert (missing["count"], missing["explained"]) == (5 - left, False)
-    assert missing["says"].startswith(f"numbers 1 to {5 - left} are missing: nobody noted their")
+    assert missing["says"].startswith(f"numbers 1 to {5 - left} are missing: their prune is not")
     assert "the retention of 365d" in missing["says"]
     shown = place.cli("audit", "verify")
     assert shown.exit_code == Exit.FAILED
@@ -453,7 +454,7 @@ def test_a_base_that_was_moved_by_hand_is_said_to_miss_what_is_gone(
     assert "holds" not in shown.stdout
     noted = links[0]
     below = place.verify("--head", f"{noted.seq}:{noted.hash}")
-    assert below["broken"]["says"].startswith("it was cleaned up")
+    assert below["broken"]["says"].startswith("entries up to ")
     assert below["missing"]["count"] == missing["count"]
 
 

@@ -219,14 +219,14 @@ def test_it_is_said_when_not_all_that_may_start_over_were_looked_at(
     everything = ("bulk", "preview", "retry", "--type", "tenant.upgrade")
     told = " ".join(world.cli(*everything).output.split())
     assert "3 tasks would start over" in told
-    assert "were looked at" not in told
+    assert "were checked" not in told
     monkeypatch.setattr(expired_checkpoints, "LOOKED_AT", 2)
     told = " ".join(world.cli(*everything).output.split())
     assert "2 tasks would start over" in told
-    assert "only the first 2 of 3 tasks were looked at" in told
+    assert "only the first 2 of 3 tasks were checked" in told
     retried = " ".join(world.cli("plans", "retry", "p-1").output.split())
     assert "2 tasks would start over" in retried
-    assert "only the first 2 of 3 tasks were looked at" in retried
+    assert "only the first 2 of 3 tasks were checked" in retried
 
 
 UNKNOWN_CODE = "the code of tenant.upgrade is not known here"

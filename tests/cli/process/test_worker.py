@@ -338,5 +338,6 @@ async def test_a_worker_says_at_its_start_what_it_waits_for(
     await WorkerGroup(scene.app, count=1, slots=None, queues=None).start()
     assert started.is_set()
     [line] = [one.getMessage() for one in caplog.records if one.name == "holdfast.worker"]
-    assert any(line.startswith(f"task {task_id} is held by worker w-dead") for task_id in ids)
-    assert line.endswith("it is taken over then; so is 1 more")
+    assert line.startswith("worker w-dead (")
+    assert any(f"has died; its lease of task {task_id} ends in " in line for task_id in ids)
+    assert line.endswith("and then another worker takes the task over (and 1 more task)")

@@ -97,7 +97,10 @@ async def test_it_halts_when_those_of_a_step_do_not_come_to_rest(scene: Scene) -
     assert (await bulk.info()).phase == "canary 1"
     await scene.engine.advance("60s")
     info = await bulk.info()
-    assert (info.phase, info.reason) == ("halted", "1 have not come to rest in 60 s")
+    assert (info.phase, info.reason) == (
+        "halted",
+        "tasks that have neither settled nor parked within 60 s: 1",
+    )
     assert going(scene) == 1
     scene.gate.open()
 

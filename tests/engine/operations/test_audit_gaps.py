@@ -53,7 +53,7 @@ async def test_a_prune_does_not_explain_what_was_deleted_before_it() -> None:
     missing = await world.missing()
     assert missing is not None
     assert (missing.count, missing.explained) == (20, False)
-    assert "account for 5 of 20" in missing.says
+    assert "account for 5 of 20" in missing.message
 
 
 async def test_later_prunes_may_delete_the_entries_of_earlier_ones() -> None:

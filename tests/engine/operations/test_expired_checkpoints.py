@@ -137,10 +137,10 @@ async def test_who_was_not_looked_at_is_said_to_be_so(
     await bench.engine.advance("8d")
     ahead = await plan.forecast()
     assert (len(ahead.ids), ahead.judged, ahead.total) == (2, 2, 3)
-    assert ahead.says == "only the first 2 of 3 tasks were looked at"
+    assert ahead.message == "only the first 2 of 3 tasks were checked"
     found = await bench.app.bulk.preview("retry", Filter(), everything=True)
     assert (found.starts_over, found.checkpoints_judged, found.checkpoints_to_judge) == (2, 2, 3)
     told = bulk_preview_view(found)
     assert (told["checkpointsJudged"], told["checkpointsToJudge"]) == (2, 3)
     monkeypatch.setattr(expired_checkpoints, "LOOKED_AT", 3)
-    assert (await plan.forecast()).says == ""
+    assert (await plan.forecast()).message == ""

@@ -180,7 +180,7 @@ async def test_a_bad_payload_does_not_stop_its_neighbours(
     bad = await world.trigger("bad")
     assert (bad.status, bad.fire_time) == (S.SUSPENDED, START + 60)
     assert bad.reason is not None
-    assert "stored value is no" in bad.reason
+    assert "the stored value is not of type" in bad.reason
 
 
 async def test_a_reason_does_not_tell_the_payload(

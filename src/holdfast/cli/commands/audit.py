@@ -226,12 +226,12 @@ def _print_verdict(verdict: ChainVerdict) -> None:
     elif verdict.holds:
         say(f"the chain is intact: {count(verdict.links, 'link')}", style="green")
     if missing is not None and not missing.explained:
-        say(f"MISSING: {missing.says}", style="bold red")
+        say(f"MISSING: {missing.message}", style="bold red")
     print_fields(
         {
             "head": audit_ops.format_link(verdict.head),
             "base": audit_ops.format_link(verdict.base) if verdict.base.seq else None,
-            "gone": missing.says if missing is not None and missing.explained else None,
+            "gone": missing.message if missing is not None and missing.explained else None,
             "loose": f"{verdict.loose} not in the chain yet" if verdict.loose else None,
         }
     )

@@ -174,7 +174,7 @@ def _print_checkpoint(body: bytes, task: Task, now: float) -> None:
     if saved.custom_data:
         say(f"  data {short_body(data)}")
     if ahead := outlook(task, saved, now=now):
-        say(f"  {ahead.why}; when resumed, the task {ahead.says}")
+        say(f"  {ahead.why}; when resumed, the task {ahead.message}")
 
 
 def _print_body(name: str, body: bytes | None) -> None:

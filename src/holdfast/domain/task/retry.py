@@ -1,4 +1,4 @@
-"""The retry policy of a failed stage."""
+"""The retry policy of a stage: how long a task waits, and which errors end its retries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """``max`` failures of a stage in a row suspend the task; before that, it waits ``backoff``.
+    """A retry policy: ``max`` failures of a stage in a row suspend the task.
 
-    The last back-off repeats. ``jitter`` stretches each wait by up to that share, so that a
-    thousand tasks that failed together do not run again together.
+    Before each retry it waits a ``backoff``; the last one repeats. ``jitter`` stretches each wait
+    by up to that share, so that tasks that failed together do not run again together.
     """
 
     max: int = 3
@@ -29,13 +29,13 @@ class Retry:
 
     def __post_init__(self) -> None:
         if isinstance(self.max, bool) or not isinstance(self.max, int) or self.max < 1:
-            raise DeclarationError(f"Retry(max={self.max!r}): at least 1 (1 means never again)")
+            raise DeclarationError(f"Retry(max={self.max!r}) must be at least 1, for one attempt")
         if isinstance(self.backoff, str | int | float):
-            raise DeclarationError(f"Retry(backoff={self.backoff!r}): write a tuple of durations")
+            raise DeclarationError(f"Retry(backoff={self.backoff!r}) must be a tuple of durations")
         if not self.backoff:
-            raise DeclarationError("Retry(backoff=()): at least one duration")
+            raise DeclarationError("Retry(backoff=()) must have at least one duration")
         if not 0 <= self.jitter <= 1:
-            raise DeclarationError(f"Retry(jitter={self.jitter!r}): between 0 and 1")
+            raise DeclarationError(f"Retry(jitter={self.jitter!r}) must be between 0 and 1")
         for name in ("retry_on", "give_up_on"):
             object.__setattr__(self, name, _error_types(name, getattr(self, name)))
         object.__setattr__(self, "backoff_seconds", tuple(seconds(b) for b in self.backoff))
@@ -65,6 +65,6 @@ def _error_types(name: str, given: object) -> tuple[type[BaseException], ...]:
     for kind in types:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise DeclarationError(
-                f"Retry({name}={given!r}): an exception type, or a tuple of them"
+                f"Retry({name}={given!r}) must be an exception type, or a tuple of them"
             )
     return types

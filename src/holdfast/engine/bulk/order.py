@@ -56,11 +56,11 @@ class BulkPreview(msgspec.Struct, frozen=True, kw_only=True):
     more: bool  # more tasks match than were counted
     sample: tuple[Info, ...]  # the newest of them
     refused_now: int  # counted tasks that could not take the command now
-    starts_over: int = 0  # counted tasks that start over, with new effect keys
-    starting_over: tuple[str, ...] = ()  # the first of them
+    starts_over: int = 0  # counted tasks that would start over, with new effect keys
+    starting_over: tuple[str, ...] = ()  # the first tasks that would start over
     checkpoints_judged: int = 0  # tasks whose checkpoint was judged
     checkpoints_to_judge: int = 0  # tasks that would go on from a checkpoint
-    code_unknown: tuple[str, ...] = ()  # their types that the process that looked does not declare
+    code_unknown: tuple[str, ...] = ()  # types of these tasks that this process does not declare
 
 
 class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
     more: bool
     left: int
     counts: BulkCounts
-    unknown: int  # tasks of a canary that were set going and have not ended yet
+    unknown: int  # tasks of a canary that took the command and have not ended yet
     rate: float
     canary: Canary | None
     limit: int | None
@@ -92,7 +92,9 @@ class BulkInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_filter(command: BulkCommand, where: Filter, *, everything: bool) -> Filter:
     if where == Filter() and not everything:
-        raise InvalidInput("the filter is empty: narrow it, or say everything=True (--everything)")
+        raise InvalidInput(
+            "the filter is empty: add a condition, or pass --everything (everything=True)"
+        )
     statuses = bulk.check_statuses(command, where.statuses)
     return msgspec.structs.replace(
         where,
@@ -106,7 +108,7 @@ def check_filter(command: BulkCommand, where: Filter, *, everything: bool) -> Fi
 
 def check_limit(limit: int | None) -> int | None:
     if limit is not None and limit < 1:
-        raise InvalidInput(f"limit {limit} is not above zero")
+        raise InvalidInput(f"limit must be above zero, not {limit}")
     return limit
 
 

@@ -73,8 +73,8 @@ def _submission(app: Holdfast, order: BulkOrder, key: str | None) -> Submission:
 
 def _stored_key(tenant: str | None, key: str) -> str:
     """Return the key under which a tenant's action is stored; no task has the same."""
-    said = f"{tenant or ''}\n{key}".encode()
-    return f"bulk:{hashlib.blake2b(said, digest_size=16).hexdigest()}"
+    whole = f"{tenant or ''}\n{key}".encode()
+    return f"bulk:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
 
 
 def _digest(order: BulkOrder) -> str:
@@ -123,11 +123,11 @@ def _ask(app: Holdfast, by: By, request: str) -> OperatorRequest:
     return OperatorRequest(by=by, now=app.clock.now(), request=request)
 
 
-def _about(transition: Transition, said: str) -> Transition:
+def _about(transition: Transition, command: str) -> Transition:
     """Return the transition with an audit entry about the action, in its own words."""
     assert transition.audit is not None
     about = actor_of(transition.task_id)
-    return replace(transition, audit=replace(transition.audit, task_id=about, command=said))
+    return replace(transition, audit=replace(transition.audit, task_id=about, command=command))
 
 
 async def _write(app: Holdfast, transition: Transition) -> bool | None:

@@ -221,5 +221,5 @@ def _actor_of(bulk_id: str, starter: By) -> By:
     A reader who must not know these is shown the first word only (`visibility.py`).
     """
     actor = actor_of(bulk_id)
-    said = f"{actor} by {starter.actor}" + (f": {starter.reason}" if starter.reason else "")
-    return By(actor=actor, origin=starter.origin, reason=said[:REASON_LIMIT_CHARS])
+    reason = f"{actor} by {starter.actor}" + (f": {starter.reason}" if starter.reason else "")
+    return By(actor=actor, origin=starter.origin, reason=reason[:REASON_LIMIT_CHARS])

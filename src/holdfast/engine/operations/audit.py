@@ -14,7 +14,7 @@ from holdfast.engine.operations.audit_gaps import Evidence, Missing
 from holdfast.ports import Store
 
 PAGE = 500
-LOOKS = 50  # pages; after so many the cursor says where to go on
+PAGES_MAX = 50  # after so many pages, the cursor says where to go on
 SEALS = 2_000  # pages of unsealed entries; the workers seal the others
 
 _HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
@@ -53,7 +53,7 @@ async def entries_from(
     entries: list[Audit] = []
     size = PAGE if task_id else limit + 1
     at = start
-    for _ in range(LOOKS):
+    for _ in range(PAGES_MAX):
         page = await store.admin.audits(limit=size, cursor=str(at))
         for entry in page:
             if len(entries) == limit:
@@ -88,7 +88,7 @@ async def verify(
     page = await store.admin.chain(limit=PAGE)
     base = before = page.base
     evidence = Evidence(page)
-    broken = _below(noted, base) or _beside(page)
+    broken = _below(noted, base) or _other_faults(page)
     links = 0
     while page.links and broken is None:
         evidence.see(page.links)
@@ -117,12 +117,12 @@ async def compare_with_note(store: Store, verdict: ChainVerdict, noted: Anchor) 
     return replace(verdict, broken=min(breaks, key=lambda found: found.seq, default=None))
 
 
-def _beside(page: Chain) -> Break | None:
+def _other_faults(page: Chain) -> Break | None:
     """Return what is wrong apart from the links."""
     if page.odd:
         return Break(seq=page.base.seq, message=page.odd)
     if page.base.seq == 0 and page.base.hash != START:
-        return Break(seq=0, message="the base is not that of a chain that begins")
+        return Break(seq=0, message="the base does not belong to the first link")
     return None
 
 
@@ -130,8 +130,8 @@ def _below(noted: Anchor | None, base: Anchor) -> Break | None:
     if noted is None or noted.seq > base.seq:
         return None
     if noted.seq < base.seq:
-        says = f"it was cleaned up, as all up to {base.seq}, and cannot be compared"
-        return Break(seq=noted.seq, message=says)
+        why = f"entries up to {base.seq} are gone, so the noted head cannot be compared"
+        return Break(seq=noted.seq, message=why)
     return _rewritten(noted, base)
 
 
@@ -150,10 +150,10 @@ def _rewritten(noted: Anchor, found: Anchor) -> Break | None:
 def _at_end(page: Chain, last: Anchor, noted: Anchor | None) -> Break | None:
     head = page.head
     if last != head:
-        says = f"the chain ends here; its head is number {head.seq}"
-        return Break(
-            seq=last.seq, message=says if last.seq != head.seq else "its hash is not the head's"
-        )
+        shorter = f"the chain ends here, but its head is number {head.seq}"
+        why = shorter if last.seq != head.seq else "its hash is not the head's"
+        return Break(seq=last.seq, message=why)
     if noted is not None and noted.seq > head.seq:
-        return Break(seq=head.seq, message=f"the chain ends here; it had come to {noted.seq}")
+        why = f"the chain ends here, but the noted head is number {noted.seq}"
+        return Break(seq=head.seq, message=why)
     return None

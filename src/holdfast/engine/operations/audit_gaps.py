@@ -33,7 +33,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int  # numbers 1 to this
     explained: bool
-    says: str
+    message: str
 
 
 class _Prune(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class Evidence:
             return None
         explained, why = self._explain(keep_seconds, now)
         numbers = "number 1 is" if base.seq == 1 else f"numbers 1 to {base.seq} are"
-        return Missing(count=base.seq, explained=explained, says=f"{numbers} missing: {why}")
+        return Missing(count=base.seq, explained=explained, message=f"{numbers} missing: {why}")
 
     def _explain(self, keep_seconds: float, now: float) -> tuple[bool, str]:
         kept, since = f"the retention of {format_duration(keep_seconds)}", now - keep_seconds
@@ -102,20 +102,20 @@ class Evidence:
             return True, f"{kept} took them, none is newer than {iso(newest)}"
         if not self._prunes:
             unexplained = self._format_unexplained(kept, since)
-            return False, f"{unexplained}, and no prune of the audit is written down"
+            return False, f"{unexplained}, and no prune of the audit is recorded"
         prune, pruned = self._prunes[-1].entry, self.count_pruned(keep_seconds)
         if pruned >= self.base.seq and prune.at >= (self.base_at or 0.0):
             return True, f"{prune.by.actor} pruned the audit at {iso(prune.at)} ({prune.after})"
-        accounted = f"the prunes that are written down account for {pruned} of {self.base.seq}"
+        accounted = f"the recorded prunes account for {pruned} of {self.base.seq}"
         return False, f"{self._format_unexplained(kept, since)}, and {accounted}"
 
     def _format_unexplained(self, kept: str, since: float) -> str:
         if self.base_at is not None:
             known = f"they go up to {iso(self.base_at)}"
         elif self.oldest_at is not None:
-            known = f"nobody noted their clean-up, and the oldest left is of {iso(self.oldest_at)}"
+            known = f"their prune is not recorded, and the oldest left is of {iso(self.oldest_at)}"
         else:
-            known = "nobody noted their clean-up, and no link is left"
+            known = "their prune is not recorded, and no link is left"
         return f"{known}; {kept} takes only what is older than {iso(since)}"
 
 

@@ -41,14 +41,14 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     starts_over: bool  # otherwise it is suspended again
 
     @property
-    def says(self) -> str:
+    def message(self) -> str:
         return STARTS_OVER if self.starts_over else SUSPENDED_AGAIN
 
 
 def outlook(
     task: Task, checkpoint: Checkpoint | None, *, now: float, declared: TaskType | None = None
 ) -> Outlook | None:
-    """Return how a task goes on when it is set going, or None where its checkpoint is good.
+    """Return how a task goes on when it is resumed, or None where its checkpoint is good.
 
     ``declared``: its type in the present code, which is what counts; None: not known here."""
     if not task.continues_from_checkpoint:
@@ -95,16 +95,16 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The tasks among many that would start over; the first of their checkpoints were judged."""
 
     ids: tuple[str, ...] = ()  # the tasks that would start over
-    judged: int = 0  # tasks whose checkpoint was looked at
+    judged: int = 0  # tasks whose checkpoint was judged
     total: int = 0  # tasks that would go on from one
-    code_unknown: tuple[str, ...] = ()  # their types that the process that judged does not declare
+    code_unknown: tuple[str, ...] = ()  # types of these tasks that this process does not declare
 
     @property
-    def says(self) -> str:
+    def message(self) -> str:
         """Return how many checkpoints were judged, if not all; else an empty text."""
         if self.judged >= self.total:
             return ""
-        return f"only the first {self.judged} of {self.total} tasks were looked at"
+        return f"only the first {self.judged} of {self.total} tasks were checked"
 
 
 async def forecast(

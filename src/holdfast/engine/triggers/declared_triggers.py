@@ -50,7 +50,7 @@ _EPOCH = 0.0
 class TriggerTerms(TypedDict, total=False):
     """Terms of a trigger beside its times and its payload."""
 
-    name: Annotated[str | None, Option(None, "its id; without one, one is made")]
+    name: Annotated[str | None, Option(None, "its id; generated if left out")]
     tenant: Annotated[str | None, Option(None, "the tenant of its tasks")]
     queue: Annotated[str | None, Option(None, "the queue of its tasks; None: that of their type")]
     user: Annotated[Any, Option(None, "any JSON value, which its tasks carry")]
@@ -229,7 +229,7 @@ def zone_of(schedule: Schedule) -> tzinfo:
 
 def _catch_up_max(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= LOOK_MAX:
-        raise InvalidInput(f"catch_up_max={given!r}: a number between 1 and {LOOK_MAX}")
+        raise InvalidInput(f"catch_up_max={given!r} must be a number between 1 and {LOOK_MAX}")
     return given
 
 

@@ -127,7 +127,7 @@ def transition_view(step: HistoryStep, hide: Redactor) -> TransitionView:
 def missing_view(missing: Missing | None) -> MissingView | None:
     if missing is None:
         return None
-    return {"count": missing.count, "explained": missing.explained, "says": missing.says}
+    return {"count": missing.count, "explained": missing.explained, "says": missing.message}
 
 
 def chain_view(verdict: ChainVerdict) -> ChainView:

@@ -360,7 +360,7 @@ class Explanation:
 
     async def _starts_over(self) -> str:
         ahead = await look_ahead(self._store, self._task, now=self._now, find=self._find)
-        return f" It cannot continue: {ahead.why}; set going, it {ahead.says}." if ahead else ""
+        return f" It cannot continue: {ahead.why}; set going, it {ahead.message}." if ahead else ""
 
     async def _who_waits(self) -> str:
         task = self._task

@@ -125,7 +125,8 @@ class DeclaredTriggers:
         try:
             await compare_and_swap(trigger_id, lambda: triggers.find(trigger_id), write)
         except Contended as error:
-            log.warning("trigger %s changed under each of %d tries", trigger_id, error.tries)
+            template = "trigger %s was changed by others during each of %d attempts"
+            log.warning(template, trigger_id, error.tries)
 
     def _change(self, trigger_id: str, there: Trigger | None, wanted: Definition) -> TriggerChange:
         drawn: dict[str, Any] = {

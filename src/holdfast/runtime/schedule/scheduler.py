@@ -92,14 +92,16 @@ class Scheduler:
                 await self._store.wait(Topic.DUE, ticket, timeout=rest_seconds)
 
     async def stop(self) -> None:
-        """Claim no more. What is in hand comes to its end: left behind, it would wait for its lease
-        to lapse, and that counts as a failed try."""
+        """Claim no more, and finish the leased triggers. A trigger that is left waits until its
+        lease lapses, and that counts as a failed attempt."""
         self._is_stopping = True
         try:
             async with deadline(self._clock, STOP_SECONDS):
                 await self._at_rest.wait()
         except TimeoutError:
-            log.warning("scheduler %s leaves behind what it had in hand", self._owner)
+            log.warning(
+                "scheduler %s stopped with leased triggers; their leases will lapse", self._owner
+            )
 
     async def tick(self) -> tuple[int, float]:
         """Fire until nothing is due, or nothing of it is ours to fire; return a ticket of before

@@ -74,7 +74,8 @@ class Patrol:
         [trigger] = leased.triggers
         now = trigger.updated_at  # when it was handed out, by the store's clock
         if firing.is_ahead(trigger, now=now):
-            log.warning("trigger %s had a fire time from a clock that was ahead", trigger.id)
+            template = "trigger %s waits for its next fire time: its own was by a clock ahead"
+            log.warning(template, trigger.id)
             self._found_some = True
             change = firing.bring_back(trigger, now=now, chance=self._chance.random())
         else:

@@ -315,7 +315,7 @@ class TaskExecution(ClaimedTask):
         self.task = self.with_code_stages(self.task)
 
     async def restore(self) -> bool:
-        """Go on after the checkpoint, or from stage 0 when it is no good; False: suspended."""
+        """Go on after the checkpoint, or from stage 0 when it is invalid; False: suspended."""
         verdict, why = restore.judge(self.checkpoint, self.declared, self.task, now=self.now)
         if verdict is CheckpointVerdict.GOOD:
             self.align()
@@ -329,7 +329,8 @@ class TaskExecution(ClaimedTask):
             await self.suspend(self.failure(FailureKind.INVALID_CHECKPOINT, why))
             return False
         else:
-            log.warning("task %s starts over, its checkpoint is no good: %s", self.task.id, why)
+            template = "task %s starts over, because its checkpoint is invalid: %s"
+            log.warning(template, self.task.id, why)
             await self.commit(partial(decide.start_over, reason=why, now=self.now))
             self.checkpoint, self.data, self.results = None, {}, {}
             self.align()
