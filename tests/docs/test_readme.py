@@ -140,7 +140,7 @@ def test_the_example_killed_at_any_point_and_started_again_prints_its_result(
     assert again.returncode == 0, again.stderr
     assert "at 7, snapshot t-001-before-7, effect key" in again.stdout
     held = point not in ("insert-before-x", "insert-after-x", "apply-after-migrate")
-    assert ("it is taken over then" in again.stderr) is held, again.stderr
+    assert ("then another worker takes the task over" in again.stderr) is held, again.stderr
 
 
 def test_the_example_waits_longer_than_a_take_over_takes() -> None:

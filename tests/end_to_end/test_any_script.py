@@ -69,7 +69,7 @@ class Bench:
 
 async def rested(app: Holdfast, task_id: str) -> Status:
     async with asyncio.timeout(60):
-        return (await app.waiters.wait_for_rest(task_id)).status
+        return (await app.waiters.wait_until_stopped(task_id)).status
 
 
 @pytest.fixture(scope="module")

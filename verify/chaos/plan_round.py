@@ -151,7 +151,7 @@ class PlanOperator:
 
     async def _set_going(self, record: PlanRecord) -> None:
         """Continue a plan that is paused, or that a doomed or too often killed task has halted."""
-        if not record.rests or record.settled:
+        if not record.is_stopped or record.settled:
             return
         try:
             if record.status is PlanStatus.PAUSED:

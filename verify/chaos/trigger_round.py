@@ -26,7 +26,7 @@ from typing import Any, Literal
 from holdfast import Context, Holdfast
 from holdfast.clock import SystemClock
 from holdfast.domain.task.state import SETTLED
-from holdfast.domain.trigger.firing import LOOK_MAX
+from holdfast.domain.trigger.firing import FIRE_TIMES_MAX
 from holdfast.domain.trigger.schedule import Cron, Every, Once, Schedule
 from holdfast.domain.trigger.trigger import PENDING, UNFINISHED, Misfire, Overlap, Trigger
 from holdfast.engine.declare import AsyncTask
@@ -88,7 +88,7 @@ def planned_triggers(plan: RoundPlan) -> list[PlannedTrigger]:
             misfire=misfire,
             overlap=overlap,
             grace=GRACE_SECONDS,
-            catch_up_max=LOOK_MAX,
+            catch_up_max=FIRE_TIMES_MAX,
             tenant=name if chance.random() < 0.2 else None,
             jitter=0.5 if chance.random() < 0.2 else 0.0,
         )

@@ -121,13 +121,13 @@ async def pause_runs_the_stage_again(
     return None
 
 
-@mutant(ClaimedTask, "rest_as_requested", seed=5)
+@mutant(ClaimedTask, "stop_as_requested", seed=5)
 async def cancel_ignored(real: Real, claimed: ClaimedTask) -> bool:
     """A cancel that was asked for is not applied at the boundary."""
     return not claimed.task.cancel_requested and bool(await real(claimed))
 
 
-@mutant(ClaimedTask, "rest_as_requested", seed=14)
+@mutant(ClaimedTask, "stop_as_requested", seed=14)
 async def withdrawn_pause_applied(_: Real, claimed: ClaimedTask) -> bool:
     """A pause that was taken back at the last moment is applied all the same."""
     if not (claimed.task.pause_requested or claimed.task.cancel_requested):

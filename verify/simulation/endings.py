@@ -68,7 +68,7 @@ def moving_plans(world: SimulatedWorld) -> list[Plan]:
 
 def waits_for_a_person(plan: Plan) -> bool:
     is_unsealed = plan.status is PlanStatus.CREATED and not plan.cancel_requested
-    return plan.rests or is_unsealed
+    return plan.is_stopped or is_unsealed
 
 
 def _is_blocked(world: SimulatedWorld, plan: Plan) -> bool:

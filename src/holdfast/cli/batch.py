@@ -16,9 +16,9 @@ from holdfast.domain.phrases import acts, count
 from holdfast.domain.task.task import Task
 from holdfast.engine.operations.expired_checkpoints import (
     Forecast,
-    Judged,
+    JudgedTasks,
     Outlook,
-    looks_ahead,
+    load_outlooks,
     unknown_types,
 )
 from holdfast.insight.views.tasks import asked_view
@@ -67,9 +67,9 @@ async def act_onward(
     return report
 
 
-async def judge_checkpoints(session: Session, ids: Sequence[str]) -> Judged:
+async def judge_checkpoints(session: Session, ids: Sequence[str]) -> JudgedTasks:
     find = session.app.registry.find
-    return await looks_ahead(session.store, ids, now=session.now, find=find)
+    return await load_outlooks(session.store, ids, now=session.now, find=find)
 
 
 def code_unknown(session: Session, tasks: Iterable[Task]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ TYPE, QUEUE, STAGE = "holdfast.bulk", "holdfast", "act"
 
 ROUND_SECONDS = 5.0  # of work between two commits of the progress
 CHUNK_LIMIT = 500  # tasks of a round: their ids must fit into the data of a checkpoint
-WINDOW_LIMIT = 500  # tasks that were set going and have not stopped again
+WINDOW_LIMIT = 500  # tasks that took the command and have not stopped again
 LOWEST_RATE, HIGHEST_RATE = 1.0, 1000.0  # tasks a second
 STEPS_LIMIT = 10
 
@@ -157,7 +157,7 @@ def decision(
     return replace(going, not_without_checkpoint=needs_checkpoint)
 
 
-def is_asked(command: BulkCommand, task: Task) -> bool:
+def is_requested(command: BulkCommand, task: Task) -> bool:
     """Return whether the request is on the task already, where its holder will see it."""
     asks = {BulkCommand.CANCEL: task.cancel_requested, BulkCommand.PAUSE: task.pause_requested}
     return asks.get(command, False)
@@ -236,7 +236,7 @@ def is_over(state: BulkState, canary: Canary | None, *, now: float) -> bool:
 def finish_round(
     state: BulkState, counts: BulkCounts, going: Sequence[str], rest: Sequence[Picked]
 ) -> BulkState:
-    """Return the state after a round, with the tasks set going and the ``rest`` not reached."""
+    """Return the state after a round: ``going`` took the command, ``rest`` was not reached."""
     return replace(
         state,
         counts=add_counts(state.counts, counts),

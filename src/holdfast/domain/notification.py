@@ -1,7 +1,7 @@
 """Notifications go to a request's callback, and to the hooks configured for event types.
 
-What is to be told becomes a task of the engine, a delivery, in the step that makes it true. So it
-is told as surely as any task is done, and once more only where an answer was lost.
+A notification becomes a task of the engine, a delivery, in the step that stores its event. So it is
+sent at least once, as any task runs, and again only where an answer was lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Transition
 
 TYPE, QUEUE, STAGE = "holdfast.delivery", "holdfast.deliveries", "deliver"
-OWN = "holdfast."  # types of the engine itself: of these nobody is told, or it would never end
+OWN = "holdfast."  # types of the engine itself: they notify nobody, or it would never end
 
 CALLBACK = "callback"  # where a delivery goes: there, to ``hook:NAME``, or to a chat by its name
 HOOK = "hook:"
@@ -32,7 +32,7 @@ ALERT_EVENTS = ("AlertRaised", "AlertCleared")
 OF_NO_TASK = frozenset(pe.NAMES[kind] for kind in PLAN_EVENTS) | {*ALERT_EVENTS}
 TELLABLE = frozenset(ev.NAMES[kind] for kind in TASK_EVENTS) | OF_NO_TASK
 
-# What a request's callback is told of: the task has come to rest.
+# A callback is notified of these events: the task has settled or been suspended.
 OUTCOMES = (
     ev.TaskCompleted,
     ev.TaskFailedEvent,
@@ -44,7 +44,7 @@ OUTCOMES = (
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that is told of some kinds of events; empty filters let all of them through."""
+    """An address that is notified of some kinds of events; an empty filter lets all through."""
 
     name: str
     url: str
@@ -55,8 +55,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     results: bool = False  # with the results of tasks
 
     def wants(self, event: str, task: Task | None = None) -> bool:
-        """Return whether the hook hears of the event; a hook for certain tasks hears of nothing
-        else."""
+        """Return whether the hook wants the event; a hook for certain tasks wants no other."""
         if event not in self.events:
             return False
         if task is None:

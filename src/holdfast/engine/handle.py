@@ -74,11 +74,11 @@ class Handle(Generic[R]):
         ended so, and ResultTimeout when it has not ended in time (it goes on).
         """
         if timeout is None:
-            return self._read(await self._app.waiters.wait_for_rest(self.id))
+            return self._read(await self._app.waiters.wait_until_stopped(self.id))
         limit = seconds(timeout)
         try:
             async with deadline(self._app.clock, limit):
-                return self._read(await self._app.waiters.wait_for_rest(self.id))
+                return self._read(await self._app.waiters.wait_until_stopped(self.id))
         except TimeoutError:
             raise ResultTimeout(self.id, limit) from None
 

@@ -41,7 +41,7 @@ PART = 200  # tasks of one call in one insert
 
 
 class SubmitTerms(TypedDict, total=False):
-    """Terms of a submission beside its payload, for one task or for many alike."""
+    """The terms of a submission apart from its payload, for one task or for many alike."""
 
     tenant: str | None
     queue: str | None

@@ -68,6 +68,6 @@ async def end_worker(worker: Worker) -> None:
         return
     log.critical("plain functions still run, their tasks are given back: %s", ", ".join(left))
     try:
-        await worker.give_back_rest()
+        await worker.give_back_all()
     except StoreError as error:
         log.error("the tasks could not be given back; their leases will lapse: %s", error)

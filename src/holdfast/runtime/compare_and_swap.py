@@ -22,7 +22,9 @@ async def compare_and_swap(
 ) -> W:
     """Return what ``write`` returns; None means that the record has changed since it was loaded.
 
-    ``on_refusal`` records a refusal before it is raised. Raise `Contended` after so many tries.
+    ``on_refusal`` records a refusal before it is raised. Raise `Contended` after so many attempts.
+    Not for a holder's commit (`executor.py`), which has the changed record already, nor for a bulk
+    round (`actions.py`), which writes many tasks at once and counts those that changed.
     """
     for _ in range(TRIES):
         record = await load()

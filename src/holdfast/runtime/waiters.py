@@ -40,7 +40,7 @@ class Waiters:
         self._ticket = 0
         self._watcher: asyncio.Task[None] | None = None
 
-    async def wait_for_rest(self, task_id: str) -> Peek:
+    async def wait_until_stopped(self, task_id: str) -> Peek:
         """Wait until the task has settled or waits for a person; an outage is waited out."""
         future: asyncio.Future[Peek] = asyncio.get_running_loop().create_future()
         if not self._waiting:

@@ -352,9 +352,9 @@ class EngineWaiters(Waiters):
         super().__init__(store)
         self._engine = engine
 
-    async def wait_for_rest(self, task_id: str) -> Peek:
+    async def wait_until_stopped(self, task_id: str) -> Peek:
         return await self._engine.run_while(
-            super().wait_for_rest(task_id), partial(self._task_reason, task_id)
+            super().wait_until_stopped(task_id), partial(self._task_reason, task_id)
         )
 
     async def wait_for_plan(self, plan_id: str, load: LoadPlan[T]) -> T:

@@ -140,7 +140,7 @@ def test_a_probe_that_does_not_arrive_is_an_error(world: World, path: Path) -> N
 def test_a_probe_that_was_refused_when_the_time_is_up_says_why(
     world: World, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Waiters, "wait_for_rest", time_is_up)
+    monkeypatch.setattr(Waiters, "wait_until_stopped", time_is_up)
     with elsewhere(world, answer(503), path):
         told = world.cli("hooks", "test", "ops")
     assert told.exit_code == Exit.FAILED

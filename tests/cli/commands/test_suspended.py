@@ -220,7 +220,7 @@ def test_it_is_said_when_not_all_that_may_start_over_were_looked_at(
     told = " ".join(world.cli(*everything).output.split())
     assert "3 tasks would start over" in told
     assert "were checked" not in told
-    monkeypatch.setattr(expired_checkpoints, "LOOKED_AT", 2)
+    monkeypatch.setattr(expired_checkpoints, "CHECKED_MAX", 2)
     told = " ".join(world.cli(*everything).output.split())
     assert "2 tasks would start over" in told
     assert "only the first 2 of 3 tasks were checked" in told

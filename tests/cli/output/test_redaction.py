@@ -41,7 +41,7 @@ def failed(world: World) -> str:
     async def whole() -> str:
         async with app.running():
             handle = await login.submit(PAYLOAD, tenant="t-1")
-            await within_bounds(app.waiters.wait_for_rest(handle.id))
+            await within_bounds(app.waiters.wait_until_stopped(handle.id))
             return str(handle.id)
 
     return asyncio.run(whole())

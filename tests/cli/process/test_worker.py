@@ -232,7 +232,7 @@ async def test_a_task_that_hung_is_not_given_back_with_the_others(scene: Scene) 
         running = RunningTask(task.id, decide.lease_of(task).id, safe_until=0.0)
         worker._running._tasks[running.lease_id] = running
     lost = worker._running._tasks[decide.lease_of(hung).id]
-    await worker.give_back_rest(but=lost)
+    await worker.give_back_all(but=lost)
     after = await scene.store.views.load([hung.id, innocent.id, foreign.id])
     assert [task and task.place for task in after] == [Place.LEASED, Place.READY, Place.LEASED]
 

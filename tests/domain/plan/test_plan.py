@@ -132,10 +132,10 @@ def test_a_driver_ends_every_cancel_that_may_be_asked_for() -> None:
 @pytest.mark.parametrize("status", PlanStatus)
 def test_a_plan_rests_when_only_a_person_can_move_it(status: PlanStatus) -> None:
     quiet = status in SETTLED | SUSPENDED | {S.PAUSED}
-    assert plan(status).rests is quiet
-    assert not plan(status, cancel_requested=True).rests
+    assert plan(status).is_stopped is quiet
+    assert not plan(status, cancel_requested=True).is_stopped
     unwinds = status is S.HALTED
-    assert plan(status, on_halt=OnHalt.ROLLBACK).rests is (quiet and not unwinds)
+    assert plan(status, on_halt=OnHalt.ROLLBACK).is_stopped is (quiet and not unwinds)
 
 
 def test_a_resume_after_a_halt_forgives_what_has_failed_in_the_wave() -> None:

@@ -356,4 +356,4 @@ def check(before: Plan, change: PlanChange) -> None:
         assert not after.count(*SLOTTED)
         assert not after.cancel_requested
     if change.next is PlanNext.REST:
-        assert after.rests
+        assert after.is_stopped

@@ -86,7 +86,7 @@ def test_a_look_over_a_thousand_years_is_bounded() -> None:
     for misfire in Misfire:
         found = due(held(misfire=misfire), now=NOW + 1_000 * 366 * 24 * HOUR)
         assert len(found.times) <= TASKS_A_CHANGE
-        assert found.missed <= firing.LOOK_MAX
+        assert found.missed <= firing.FIRE_TIMES_MAX
 
 
 def test_what_one_change_cannot_hold_stays_due() -> None:

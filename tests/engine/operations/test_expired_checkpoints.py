@@ -131,7 +131,7 @@ async def test_a_view_and_why_judge_by_the_stages_of_the_present_code(bench: Ben
 async def test_who_was_not_looked_at_is_said_to_be_so(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expired_checkpoints, "LOOKED_AT", 2)
+    monkeypatch.setattr(expired_checkpoints, "CHECKED_MAX", 2)
     flow = bench.flows["restart"]
     plan = await bench.app.plan("p-1", [flow.on(None, tenant=f"t-{n}") for n in range(3)])
     await bench.engine.advance("8d")
@@ -142,5 +142,5 @@ async def test_who_was_not_looked_at_is_said_to_be_so(
     assert (found.starts_over, found.checkpoints_judged, found.checkpoints_to_judge) == (2, 2, 3)
     told = bulk_preview_view(found)
     assert (told["checkpointsJudged"], told["checkpointsToJudge"]) == (2, 3)
-    monkeypatch.setattr(expired_checkpoints, "LOOKED_AT", 3)
+    monkeypatch.setattr(expired_checkpoints, "CHECKED_MAX", 3)
     assert (await plan.forecast()).message == ""

@@ -143,7 +143,7 @@ async def test_a_rollback_is_given_back_at_its_next_boundary_and_goes_on_when_re
         assert undone == ["second"]
         await app.tenants.release(T)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            assert (await app.waiters.wait_for_rest(handle.id)).status is Status.ROLLED_BACK
+            assert (await app.waiters.wait_until_stopped(handle.id)).status is Status.ROLLED_BACK
     assert undone == ["second", "first"], "each once"
 
 

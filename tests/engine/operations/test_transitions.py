@@ -100,7 +100,7 @@ async def test_bad_input_is_refused(world: World) -> None:
 
 async def test_a_look_is_bounded(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     ids = await world.run("ann", "bob", "eve")
-    monkeypatch.setattr(transitions, "LOOKS", 1)
+    monkeypatch.setattr(transitions, "TASKS_MAX", 1)
     page = await world.app.query.transitions()
     assert {step.task_id for step in page.transitions} == {max(ids)}
     assert page.cursor is not None

@@ -113,7 +113,7 @@ async def test_a_task_that_is_nowhere_has_failed(bench: Bench) -> None:
     lost = bench.task_id("t3")
     process.bench.store.state.tasks.pop(lost)  # as a failover may lose it
     bench.watched.clear()
-    await bench.until(lambda: bench.record.rests)
+    await bench.until(lambda: bench.record.is_stopped)
     assert bench.record.status is P.PARTIAL_FAILED
     assert bench.record.count(M.FAILED) == 1
     bench.store.state.plans.clear()  # the doctor is not asked about what was broken on purpose

@@ -38,7 +38,7 @@ async def rolled_out(bench: Bench, *, dies_at: int | None, after: bool) -> Proce
     async def rests() -> PlanStatus:
         nonlocal second
         if second is None:
-            await bench.until(lambda: bench.record.rests or dead(driver))
+            await bench.until(lambda: bench.record.is_stopped or dead(driver))
             if dead(driver):
                 second = await bench.start("second", works=False)
         return await bench.until_rests()
@@ -89,7 +89,7 @@ async def unwound(bench: Bench, *, dies_at: int, after: bool) -> Process:
     bench.fails = {"t2"}
     terms: dict[str, Any] = {"halt_on": FailureCount(0), "on_halt": "rollback"}
     await bench.plan("t1", "t2", "t3", max_concurrency=1, **terms)
-    await bench.until(lambda: bench.record.rests or dead(driver))
+    await bench.until(lambda: bench.record.is_stopped or dead(driver))
     if dead(driver):
         await bench.start("second", works=False)
     assert await bench.until_rests() is P.ROLLED_BACK

@@ -208,7 +208,7 @@ async def test_what_is_left_are_plain_functions_and_they_are_given_back_at_the_e
     await engine.clock.elapse("31s")
     assert await within_bounds(drain) == [handle.id]
     assert (await handle.info()).status is Status.RUNNING, "a thread keeps its lease"
-    await worker.give_back_rest()
+    await worker.give_back_all()
     task = await task_of(engine, handle)
     assert (task.status, task.crashes, task.interrupted) == (Status.PENDING, 0, True)
     opened.set()

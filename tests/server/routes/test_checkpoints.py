@@ -28,7 +28,7 @@ async def suspended(served: Served, tenant: str = "t-1") -> str:
         return f"{ctx.data['limit']} {ctx.data['api_token']}"
 
     handle = await flow.submit("x", tenant=tenant)
-    await served.app.waiters.wait_for_rest(handle.id)
+    await served.app.waiters.wait_until_stopped(handle.id)
     return handle.id
 
 
@@ -70,7 +70,7 @@ async def test_a_checkpoint_is_read_changed_and_put(served: Served) -> None:
         ("api:operator", "put-checkpoint", "a higher limit", "checkpoint-conflict"),
     ]
     await client.post(f"/internal/tasks/suspended/{task_id}/resume")
-    await served.app.waiters.wait_for_rest(task_id)
+    await served.app.waiters.wait_until_stopped(task_id)
     assert await served.app.handle(task_id).result() == "900 s3cret"
 
 
@@ -147,13 +147,13 @@ async def test_an_amended_payload_keeps_what_a_view_hides(served: Served) -> Non
         return order.token.get_secret_value()
 
     handle = await box.submit(Order(to="nobody", token=pydantic.SecretStr("s3cret")))
-    await served.app.waiters.wait_for_rest(handle.id)
+    await served.app.waiters.wait_until_stopped(handle.id)
     client = served.client("operator")
     seen = (await client.get(f"/api/tasks/{handle.id}")).json()["payload"]
     assert seen == {"to": "nobody", "token": "***"}
     amend = f"/internal/tasks/suspended/{handle.id}/amend"
     await client.post(amend, json={"payload": seen | {"to": "ann"}})
-    await served.app.waiters.wait_for_rest(handle.id)
+    await served.app.waiters.wait_until_stopped(handle.id)
     assert await handle.result() == "s3cret"
 
 
@@ -177,7 +177,7 @@ async def test_secrets_of_a_large_amendment_are_hidden_in_a_bounded_number_of_th
         assert not went
         assert (await client.post(amend, json={"payload": "small"})).status_code == 200
         assert went == {True}
-    await served.app.waiters.wait_for_rest(task_id)
+    await served.app.waiters.wait_until_stopped(task_id)
     went.clear()
     assert (await client.post(amend, json={"payload": "x" * 20_000})).status_code == 200
     assert went == {False}

@@ -103,7 +103,9 @@ class World:
         async def whole() -> None:
             made = App(self.url)
             async with made.app.running():
-                await asyncio.gather(*(made.app.waiters.wait_for_rest(task_id) for task_id in ids))
+                await asyncio.gather(
+                    *(made.app.waiters.wait_until_stopped(task_id) for task_id in ids)
+                )
 
         asyncio.run(whole())
 

@@ -238,7 +238,7 @@ class Bench:
         await self.until(gate.reached.is_set)
 
     async def until_rests(self, **options: Any) -> PlanStatus:
-        await self.until(lambda: self.record.rests, **options)
+        await self.until(lambda: self.record.is_stopped, **options)
         return self.record.status
 
     async def info(self) -> PlanInfo:

@@ -186,7 +186,7 @@ class WorkerActor(Actor):
     async def _give_back_rest(self, worker: Worker) -> None:
         for _ in range(3):
             try:
-                await worker.give_back_rest()
+                await worker.give_back_all()
             except StoreError:
                 continue
             return

@@ -235,7 +235,9 @@ def _check_counts(before: Trigger, after: Trigger, made: Sequence[Submission]) -
     passed = _passed_times(before, after)
     missed = after.missed - before.missed
     is_complete = len(made) + missed == len(passed)
-    if not is_complete and (len(passed) <= firing.LOOK_MAX or len(made) + missed > len(passed)):
+    if not is_complete and (
+        len(passed) <= firing.FIRE_TIMES_MAX or len(made) + missed > len(passed)
+    ):
         counts = f"{len(passed)} fire times, {len(made)} tasks, {missed} missed"
         yield "I12", f"{after.id} moved on from {before.fire_time} to {after.fire_time}: {counts}"
     if after.fired - before.fired != len(made):

@@ -92,7 +92,7 @@ async def probe(
     task_id = await app.notifier.probe(hook)
     with suppress(TimeoutError):
         async with asyncio.timeout(WAIT_SECONDS):
-            await app.waiters.wait_for_rest(task_id)
+            await app.waiters.wait_until_stopped(task_id)
     status, why = await _load_state(session, task_id)
     delivered = status is Status.COMPLETED
     if json:

@@ -281,7 +281,7 @@ async def poll_plan(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
         ticket, loaded_at = store.ticket(Topic.DUE), clock.steady()
         plan = await _load_plan(session, plan_id)
         yield info(plan, now=session.now)
-        if plan.rests:
+        if plan.is_stopped:
             return
         await store.wait(Topic.DUE, ticket, timeout=POLL_SECONDS)
         left = POLL_SECONDS - (clock.steady() - loaded_at)

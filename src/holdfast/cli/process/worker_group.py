@@ -100,7 +100,7 @@ class WorkerGroup:
             self.all_drained.set()
 
     async def _give_back(self, but: RunningTask | None = None) -> None:
-        await asyncio.gather(*(worker.give_back_rest(but=but) for worker in self._workers))
+        await asyncio.gather(*(worker.give_back_all(but=but) for worker in self._workers))
 
     async def _end_giving_back(self, code: int) -> NoReturn:
         """Give the tasks back, and end the process."""

@@ -274,7 +274,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.status in SETTLED and not self.left
 
     @property
-    def rests(self) -> bool:
+    def is_stopped(self) -> bool:
         """Return whether the plan has ended, or waits for a person."""
         is_quiet = self.status in SETTLED | SUSPENDED | {PlanStatus.PAUSED}
         unwinds = self.status is PlanStatus.HALTED and self.on_halt is not OnHalt.PAUSE
@@ -327,7 +327,7 @@ class PlanTasks(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PlanNext(StrEnum):
-    """The party that looks at the plan next."""
+    """The party that acts on the plan next."""
 
     DRIVE = "drive"  # its holder goes on
     LOOK = "look"  # any driver, after ``delay_seconds``
@@ -361,7 +361,7 @@ class PlanApplied(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlanStale(msgspec.Struct, frozen=True, gc=False):
-    """Not written: the record has another version or lease. ``plan`` is the record as it is."""
+    """The answer to a change over another version or lease; ``plan`` is the record as it is."""
 
     plan: Plan | None
 

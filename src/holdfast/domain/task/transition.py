@@ -62,25 +62,25 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stale(msgspec.Struct, frozen=True, gc=False):
-    """Not written: the record has another version or lease. ``task`` is the record as it is."""
+    """The answer to a transition over another version or lease; ``task`` is the record as it is."""
 
     task: Task | None
 
 
 class MovedOn(msgspec.Struct, frozen=True, gc=False):
-    """Not written: newer work has run for the tenant."""
+    """The answer to a transition that was refused because newer work has run for the tenant."""
 
     task: Task
 
 
 class Busy(msgspec.Struct, frozen=True, gc=False):
-    """Not written: the tenant's line is closed to the task."""
+    """The answer to a transition that was refused because the tenant's line is closed."""
 
     task: Task
 
 
 class NoCheckpoint(msgspec.Struct, frozen=True, gc=False):
-    """Not written: the checkpoint that the task would continue from is not there."""
+    """The answer to a transition that needs a checkpoint where there is none."""
 
     task: Task
 
@@ -93,13 +93,13 @@ class Inserted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Existing(msgspec.Struct, frozen=True, gc=False):
-    """The key was used before, with the same payload."""
+    """The answer to a submission whose key was used before, with the same payload."""
 
     task_id: str
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False):
-    """The key was used before, with another payload."""
+    """The answer to a submission whose key was used before, with another payload."""
 
     task_id: str
 
@@ -109,7 +109,7 @@ class Full(msgspec.Struct, frozen=True, gc=False):
 
 
 class Shut(msgspec.Struct, frozen=True, gc=False):
-    """The intake of the queue is paused."""
+    """The answer to a submission while the intake of the queue is paused."""
 
     queue: str
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from holdfast.domain.trigger import schedule as times
-from holdfast.domain.trigger.firing import look_at
+from holdfast.domain.trigger.firing import trigger_time
 from holdfast.domain.trigger.schedule import Every, Once, Schedule
 from holdfast.domain.trigger.trigger import (
     UNFINISHED,
@@ -43,15 +43,15 @@ def new_trigger(
 ) -> Trigger:
     """Return a new trigger that is not saved yet."""
     fire_time = first_time(definition.schedule, now)
-    look = None
+    trigger_at = None
     if fire_time is not None:
-        look = look_at(definition.schedule, fire_time, definition.jitter_seconds, chance)
+        trigger_at = trigger_time(definition.schedule, fire_time, definition.jitter_seconds, chance)
     return Trigger(
         id=trigger_id,
         created_at=now,
         updated_at=now,
         fire_time=fire_time,
-        trigger_at=look,
+        trigger_at=trigger_at,
         request=request,
         **asdict(definition),
     )
@@ -88,7 +88,7 @@ def redefine(
     """Redefine a trigger. Its counters and a person's pause stay. Its due fire time stays if the
     schedule is the same; the times of another schedule count from now on."""
     fresh = new_trigger(definition, trigger.id, now=now, chance=chance, request=request)
-    fire_time, look = _owed(trigger, definition) or (fresh.fire_time, fresh.trigger_at)
+    fire_time, trigger_at = _owed(trigger, definition) or (fresh.fire_time, fresh.trigger_at)
     is_paused = trigger.status is TriggerStatus.PAUSED
     after = replace(
         fresh,
@@ -96,7 +96,7 @@ def redefine(
         version=trigger.version + 1,
         status=trigger.status if is_paused else fresh.status,
         fire_time=fire_time,
-        trigger_at=None if is_paused else look,
+        trigger_at=None if is_paused else trigger_at,
         reason=trigger.reason if is_paused else None,
         asked=trigger.asked,
         last_fire_time=trigger.last_fire_time,
@@ -108,7 +108,7 @@ def redefine(
 
 
 def _owed(trigger: Trigger, definition: Definition) -> tuple[float, float] | None:
-    """Return the fire time that the trigger still owes, and when to look at it."""
+    """Return the fire time that the trigger still owes, and when it is due."""
     if trigger.schedule != definition.schedule:
         return None
     if trigger.status in UNFINISHED and trigger.fire_time is not None:

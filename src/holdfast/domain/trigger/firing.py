@@ -48,7 +48,7 @@ NO_ROOM_SECONDS = 5.0
 PUT_OFF_MOST_SECONDS = max(RETRY_SECONDS[1], PATIENCE_SECONDS[1])
 AHEAD_SECONDS = 5.0  # two correct clocks may differ by so much
 TASKS_A_CHANGE = 100
-LOOK_MAX = 1_000  # fire times; older ones are not even counted
+FIRE_TIMES_MAX = 1_000  # older ones are not even counted
 
 NOT_DECLARED = "no longer declared in code"
 
@@ -69,7 +69,7 @@ def due(trigger: Trigger, *, now: float) -> DueFireTimes:
     """Return the due fire times; ``now``: when it was claimed, by the clock that found it due."""
     first = _fire_time(trigger)
     now = max(now, first)  # a store may keep its times in coarser steps
-    limit = max(LOOK_MAX, trigger.catch_up_max)
+    limit = max(FIRE_TIMES_MAX, trigger.catch_up_max)
     # Empty: the zone has new rules, and the time that it waited for no longer exists.
     due_times = times.latest(trigger.schedule, first, now, limit)
     wanted = _times_to_fire(trigger, due_times, now)
@@ -165,8 +165,8 @@ def bring_back(trigger: Trigger, *, now: float, chance: float) -> TriggerChange:
     first = times.next_after(trigger.schedule, now)
     changes: dict[str, Any] = {"trigger_at": now, "reason": None}
     if first is not None and first < fire_time:
-        look = look_at(trigger.schedule, first, trigger.jitter_seconds, chance)
-        changes = {"fire_time": first, "trigger_at": look, "reason": None}
+        trigger_at = trigger_time(trigger.schedule, first, trigger.jitter_seconds, chance)
+        changes = {"fire_time": first, "trigger_at": trigger_at, "reason": None}
     return _by_holder(trigger, C.MOVE_ON, now=now, **changes)
 
 
@@ -185,7 +185,7 @@ def retry_or_suspend(trigger: Trigger, error: str, *, now: float) -> TriggerChan
 
 
 def suspend_after_lapses(trigger: Trigger, *, now: float) -> TriggerChange | None:
-    """Suspend a trigger whose leases have lapsed too often, for a person to look at."""
+    """Suspend a trigger whose leases have lapsed too often, until a person acts."""
     if trigger.retry_count < RETRY_LIMIT:
         return None
     why = f": {trigger.reason}" if trigger.reason else ""
@@ -289,7 +289,9 @@ def key_now(trigger: Trigger, ask: OperatorRequest) -> str:
     return f"{trigger.id}@{at.removesuffix('+00:00')}Z+{ask.request[-8:]}"
 
 
-def look_at(schedule: Schedule, fire_time: float, jitter_seconds: float, chance: float) -> float:
+def trigger_time(
+    schedule: Schedule, fire_time: float, jitter_seconds: float, chance: float
+) -> float:
     """Return the fire time plus jitter, at most half-way to the next one, so that a scheduler that
     is a little late does not find two due."""
     if jitter_seconds <= 0:
@@ -333,10 +335,10 @@ def _onward(
     if later is None:
         end = _ENDED | {"ended_at": now, "reason": why or None}
         return _by_holder(trigger, C.FINISH, now=now, **end | changes)
-    look = later  # at once, if more is due
+    trigger_at = later  # at once, if more is due
     if later > now:
-        look = look_at(trigger.schedule, later, trigger.jitter_seconds, chance)
-    move = {"fire_time": later, "trigger_at": look, "reason": None}
+        trigger_at = trigger_time(trigger.schedule, later, trigger.jitter_seconds, chance)
+    move = {"fire_time": later, "trigger_at": trigger_at, "reason": None}
     return _by_holder(trigger, C.MOVE_ON, now=now, **move | changes)
 
 

@@ -134,7 +134,7 @@ class Trigger(Definition, frozen=True, kw_only=True, gc=False):
     status: TriggerStatus = TriggerStatus.PENDING
     version: int = 0  # 0: not saved yet
     fire_time: float | None  # the next one that needs a decision
-    trigger_at: float | None  # when to look at it: the fire time with its jitter, or later
+    trigger_at: float | None  # when it is due: the fire time with its jitter, or later
     updated_at: float
     ended_at: float | None = None
     retry_count: int = 0  # failed tries in a row at this fire time
@@ -183,26 +183,26 @@ class TriggerChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Changed(msgspec.Struct, frozen=True, gc=False):
-    """Written. ``tasks``: one answer for each submission; its key may have been used before."""
+    """The answer to a change that was written, with an answer for each of its submissions."""
 
     trigger: Trigger
     tasks: tuple[Insertion, ...] = ()
 
 
 class TriggerStale(msgspec.Struct, frozen=True, gc=False):
-    """Not written: there is another version. ``trigger`` is the record as it is."""
+    """The answer to a change over another version; ``trigger`` is the record as it is."""
 
     trigger: Trigger | None
 
 
 class Overlapping(msgspec.Struct, frozen=True, gc=False):
-    """Not written: that task still waits or runs."""
+    """The answer to a change that was refused because that task still waits or runs."""
 
     task_id: str
 
 
 class NoRoom(msgspec.Struct, frozen=True, gc=False):
-    """Not written: a queue is full, or its intake is paused."""
+    """The answer to a change that was refused because a queue is full or its intake paused."""
 
     queue: str
 

@@ -1,7 +1,7 @@
 """One command on the tasks that a round has picked, and its outcome for each.
 
 Most commands act on a task in the version in which it was picked, or not at all: a task that
-somebody else has set going since is left alone. Cancel and pause are meant for tasks that move:
+somebody else has resumed since is left alone. Cancel and pause are meant for tasks that move:
 they are decided over the present record, and again if it changes meanwhile.
 """
 
@@ -80,7 +80,7 @@ class Acting:
         if not as_picked and order.command not in bulk.OF_WHAT_MOVES:
             self._changed += 1
             return None
-        if bulk.is_asked(order.command, task):
+        if bulk.is_requested(order.command, task):
             self._changed += 1
             return None
         try:

@@ -151,7 +151,7 @@ class Bulks(ActorCalls):
     async def wait(self, bulk_id: str, timeout: float | str | None) -> BulkInfo:
         """Wait until the action is over or suspended."""
         await self.detail(bulk_id)
-        wait = partial(self._app.waiters.wait_for_rest, bulk_id)
+        wait = partial(self._app.waiters.wait_until_stopped, bulk_id)
         await wait_within(self._app.clock, timeout, bulk_id, wait)
         return info_of(await self.detail(bulk_id))
 

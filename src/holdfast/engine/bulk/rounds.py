@@ -35,7 +35,7 @@ COUNT_LIMIT = 10_000  # tasks counted before it begins
 PAGES_LIMIT = 20  # looked through in one round for the next to act on
 SLICE_SECONDS = 0.1  # the tasks of so much time are written together
 LOOK_SECONDS = 1.0  # between two checks whether the action was stopped
-POLL_SECONDS = (1.0, 15.0)  # between two polls for the ends of tasks that were set going
+POLL_SECONDS = (1.0, 15.0)  # between two polls for the ends of tasks that took the command
 TIMEOUT_SECONDS = 300.0
 REASON_LIMIT_CHARS = 2_000
 RETRY = Retry(max=20, backoff=("1s", "5s", "30s", "1m"))
@@ -104,7 +104,7 @@ class BulkRound:
         while part := state.pending[done : done + size]:
             if self._clock.steady() - looked_at >= LOOK_SECONDS:
                 looked_at = self._clock.steady()
-                if await self._is_asked():
+                if await self._is_requested():
                     began = -inf  # there is nothing to wait for
                     break
             if (wait := began + done / rate - self._clock.steady()) > 0:
@@ -115,7 +115,7 @@ class BulkRound:
         watched = going if self._order.canary else []
         return bulk.finish_round(state, counts, watched, state.pending[done:]), began + done / rate
 
-    async def _is_asked(self) -> bool:
+    async def _is_requested(self) -> bool:
         """Return whether a stop or pause was requested: then the progress is saved for it."""
         own = await self._load_own()
         return own.cancel_requested or own.pause_requested

@@ -20,7 +20,7 @@ from holdfast.ports import Detail, Store
 from holdfast.registry import TaskType
 
 AT_ONCE = 100
-LOOKED_AT = 1_000  # tasks of one plan or bulk action whose checkpoint is judged
+CHECKED_MAX = 1_000  # tasks of one plan or bulk action whose checkpoint is judged
 
 STARTS_OVER = "starts over from its first stage, with new effect keys"
 SUSPENDED_AGAIN = "is suspended again (invalid-checkpoint)"
@@ -79,7 +79,7 @@ def outlook_of(detail: Detail, *, now: float, find: Find = not_known) -> Outlook
     return outlook(detail.task, checkpoint, now=now, declared=find(detail.task.type))
 
 
-async def look_ahead(
+async def load_outlook(
     store: Store, task: Task, *, now: float, find: Find = not_known
 ) -> Outlook | None:
     if not task.continues_from_checkpoint:
@@ -110,9 +110,9 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 async def forecast(
     store: Store, tasks: Iterable[Task], *, now: float, find: Find = not_known
 ) -> Forecast:
-    """Return which tasks would start over, judged by the first ``LOOKED_AT`` that go on."""
+    """Return which tasks would start over, judged by the first ``CHECKED_MAX`` that go on."""
     going = [task for task in tasks if task.continues_from_checkpoint]
-    judged = going[:LOOKED_AT]
+    judged = going[:CHECKED_MAX]
     outlooks = await _outlooks(store, judged, now=now, find=find)
     return Forecast(
         ids=tuple(outlook.task_id for outlook in outlooks if outlook.starts_over),
@@ -126,13 +126,13 @@ async def forecast_of_plan(
     store: Store, plan_id: str, *, now: float, find: Find = not_known
 ) -> Forecast:
     """Return which failed tasks of a plan would start over if it were retried, judged by the first
-    ``LOOKED_AT`` that failed."""
+    ``CHECKED_MAX`` that failed."""
     members = await store.plans.members(plan_id)
     tasks = await store.plans.tasks(plan_id)
     if tasks is None:
         return Forecast()
     failed = sorted(i for i, member in members.items() if member.state is MemberState.FAILED)
-    judged = [tasks.ids[index] for index in failed[:LOOKED_AT]]
+    judged = [tasks.ids[index] for index in failed[:CHECKED_MAX]]
     ahead = await forecast(store, await _load_continuing(store, judged), now=now, find=find)
     return msgspec.structs.replace(ahead, judged=len(judged), total=len(failed))
 
@@ -143,18 +143,18 @@ def unknown_types(tasks: Iterable[Task], find: Find) -> tuple[str, ...]:
     return tuple(sorted(name for name in {task.type for task in tasks} if find(name) is None))
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedTasks(msgspec.Struct, frozen=True):
     """Tasks that go on from a checkpoint, and the outlooks of those where it is no longer good."""
 
     tasks: list[Task]
     outlooks: list[Outlook]
 
 
-async def looks_ahead(
+async def load_outlooks(
     store: Store, ids: Sequence[str], *, now: float, find: Find = not_known
-) -> Judged:
+) -> JudgedTasks:
     tasks = await _load_continuing(store, ids)
-    return Judged(tasks, await _outlooks(store, tasks, now=now, find=find))
+    return JudgedTasks(tasks, await _outlooks(store, tasks, now=now, find=find))
 
 
 async def _load_continuing(store: Store, ids: Sequence[str]) -> list[Task]:
@@ -172,6 +172,6 @@ async def _outlooks(
     outlooks: list[Outlook] = []
     for start in range(0, len(tasks), AT_ONCE):
         page = tasks[start : start + AT_ONCE]
-        ahead = await asyncio.gather(*(look_ahead(store, t, now=now, find=find) for t in page))
+        ahead = await asyncio.gather(*(load_outlook(store, t, now=now, find=find) for t in page))
         outlooks += [outlook for outlook in ahead if outlook is not None]
     return outlooks

@@ -15,7 +15,7 @@ from holdfast.domain.task.history import HistoryStep, steps
 from holdfast.ports import Filter, Store
 
 TASKS = 20  # found at once
-LOOKS = 400  # tasks looked at for one page, however few of their steps match
+TASKS_MAX = 400  # tasks looked at for one page, however few of their steps match
 
 _MARK = "@"
 _ALL = 2**53  # behind every version
@@ -52,7 +52,7 @@ async def page(
                 )
             shown.append(step)
         last, tasks = task_id, tasks + 1
-        if tasks == LOOKS:
+        if tasks == TASKS_MAX:
             return TransitionPage(transitions=tuple(shown), cursor=f"{last}{_MARK}{_ALL}")
     return TransitionPage(transitions=tuple(shown), cursor=None)
 

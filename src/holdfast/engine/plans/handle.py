@@ -125,7 +125,7 @@ class PlanHandle:
 
     async def _info_if_stopped(self, _: str) -> PlanInfo | None:
         plan = await self._plan()
-        return info(plan, now=self._app.clock.now()) if plan.rests else None
+        return info(plan, now=self._app.clock.now()) if plan.is_stopped else None
 
     async def _plan(self) -> Plan:
         [plan] = await self._app.store.plans.load([self.id])

@@ -25,7 +25,7 @@ from holdfast.domain import names
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import DeclarationError, InvalidInput
 from holdfast.domain.trigger import schedule as times
-from holdfast.domain.trigger.firing import LOOK_MAX
+from holdfast.domain.trigger.firing import FIRE_TIMES_MAX
 from holdfast.domain.trigger.schedule import Cron, Schedule
 from holdfast.domain.trigger.trigger import (
     CATCH_UP_MAX,
@@ -48,7 +48,7 @@ _EPOCH = 0.0
 
 
 class TriggerTerms(TypedDict, total=False):
-    """Terms of a trigger beside its times and its payload."""
+    """The terms of a trigger apart from its times and its payload."""
 
     name: Annotated[str | None, Option(None, "its id; generated if left out")]
     tenant: Annotated[str | None, Option(None, "the tenant of its tasks")]
@@ -228,8 +228,10 @@ def zone_of(schedule: Schedule) -> tzinfo:
 
 
 def _catch_up_max(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= LOOK_MAX:
-        raise InvalidInput(f"catch_up_max={given!r} must be a number between 1 and {LOOK_MAX}")
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= FIRE_TIMES_MAX:
+        raise InvalidInput(
+            f"catch_up_max={given!r} must be a number between 1 and {FIRE_TIMES_MAX}"
+        )
     return given
 
 

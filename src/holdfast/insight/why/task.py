@@ -16,7 +16,7 @@ from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import By, FailureKind
 from holdfast.engine.operations import switches
-from holdfast.engine.operations.expired_checkpoints import Find, look_ahead, not_known
+from holdfast.engine.operations.expired_checkpoints import Find, load_outlook, not_known
 from holdfast.engine.visibility import WHOLE, Sight
 from holdfast.insight.why.crashes import describe_crashes
 from holdfast.insight.why.plan import describe_wait, is_driven
@@ -359,7 +359,7 @@ class Explanation:
         )
 
     async def _starts_over(self) -> str:
-        ahead = await look_ahead(self._store, self._task, now=self._now, find=self._find)
+        ahead = await load_outlook(self._store, self._task, now=self._now, find=self._find)
         return f" It cannot continue: {ahead.why}; set going, it {ahead.message}." if ahead else ""
 
     async def _who_waits(self) -> str:

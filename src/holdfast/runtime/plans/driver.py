@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 
 from holdfast.clock import new_id
+from holdfast.domain.backoff import doubled_seconds
 from holdfast.domain.errors import StoreError
 from holdfast.domain.plan import members as mem
 from holdfast.domain.plan import rollout
@@ -31,8 +32,7 @@ from holdfast.runtime.plans.task_gateway import TaskGateway
 
 log = logging.getLogger("holdfast.plans")
 
-STEP_SECONDS = 0.02  # between two steps, so that a step sees many tasks end
-QUIET_STEPS = 4  # the pause doubles after each step without news, at most this often
+STEP_SECONDS = (0.02, 0.32)  # so that a step sees many tasks end; doubled while there is no news
 POLL_SECONDS = 1.0  # when nothing signals
 
 REFUSED = {
@@ -70,9 +70,9 @@ class PlanDriver:
                 more = False
             if more is None:
                 return
-            # While others' tasks come to rest all the time, ours need not be read each time.
-            self._quiet_steps = 0 if more else min(self._quiet_steps + 1, QUIET_STEPS)
-            await sleep(self._clock, STEP_SECONDS * 2**self._quiet_steps)
+            # While others' tasks stop all the time, ours need not be read each time.
+            self._quiet_steps = 0 if more else self._quiet_steps + 1
+            await sleep(self._clock, doubled_seconds(STEP_SECONDS, self._quiet_steps))
             if not more:
                 await self._until_signal(tickets)
 
@@ -182,8 +182,8 @@ class PlanDriver:
         )
 
     def _is_moving(self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]) -> bool:
-        """Return whether a task may be on its way: one with a slot that was not found at rest, or
-        one without a slot that was set going by hand."""
+        """Return whether a task may be on its way: one with a slot that was not seen to stop, or
+        one without a slot that a person resumed."""
         slotted = snapshot.slotted
         for index in slotted & tasks.keys():
             task = tasks[index]

@@ -14,7 +14,7 @@ from holdfast.runtime.plans.admission import BusyTenants
 from holdfast.runtime.plans.snapshot import PlanSnapshot
 from holdfast.runtime.plans.task_gateway import PAGE
 
-AGAIN_SECONDS = 5.0  # between two polls of tasks that rest
+AGAIN_SECONDS = 5.0  # between two polls of stopped tasks
 SLOTTED_LIMIT = 500  # tasks with slots, in one step
 
 
@@ -22,8 +22,8 @@ class TaskPoll:
     def __init__(self, clock: Clock, busy: BusyTenants) -> None:
         self._clock, self._busy = clock, busy
         self._polled_again_at = clock.steady()
-        self._unseen: list[int] = []  # at rest when the plan was loaded, and not polled since
-        self.goes_on = False  # the next step polls more tasks that rest
+        self._unseen: list[int] = []  # stopped when the plan was loaded, and not polled since
+        self.goes_on = False  # the next step polls more stopped tasks
         self._turn = self._rest_turn = 0
 
     def begin(self, snapshot: PlanSnapshot) -> None:
@@ -42,8 +42,8 @@ class TaskPoll:
     def note(self, snapshot: PlanSnapshot, tasks: Mapping[int, MemberTask]) -> None:
         """Note what was polled.
 
-        A task that a person set going while the plan is paused has no slot: it is polled until it
-        rests.
+        A task that a person resumed while the plan is paused has no slot: it is polled until it
+        stops.
         """
         is_paused = snapshot.plan.status is PlanStatus.PAUSED
         polled = {index for index, task in tasks.items() if not (is_paused and task.moving)}
@@ -68,14 +68,14 @@ class TaskPoll:
                 most = min(plan.max_concurrency or PAGE, PAGE)
                 return (*snapshot.skipped_members(), *snapshot.to_undo(most))
             return islice(snapshot.waiting(plan.total), PAGE if mem.undoes_all(plan) else 0)
-        if plan.rests:
+        if plan.is_stopped:
             return self._resting(snapshot)
         if plan.status is not PlanStatus.RUNNING:
             return ()
         return (*snapshot.skipped_members(), *self._resting(snapshot), *self._candidates(snapshot))
 
     def _resting(self, snapshot: PlanSnapshot) -> Iterable[int]:
-        """Return each task at rest once before the plan rests, and then a share in turn."""
+        """Return each stopped task once before the plan stops, and then a share in turn."""
         page = self._unseen[:PAGE]
         self._unseen = self._unseen[PAGE:] + page
         now = self._clock.steady()

@@ -57,7 +57,7 @@ class PlanSnapshot:
         return most - len(self._slotted) + left - taken
 
     def resting(self) -> Iterator[int]:
-        """Return the members at rest that a person may have set going again."""
+        """Return the stopped members that a person may have resumed."""
         return (i for i, member in self.members.items() if member.state in POLLED_AGAIN)
 
     def to_cancel(self) -> Iterator[int]:

@@ -67,8 +67,8 @@ class Scheduler:
         self._leaves_some = False  # to others: they look first next time
         self._left = 0  # of the batch in hand, to others
         self._is_synced = self._is_stopping = False
-        self._at_rest = asyncio.Event()
-        self._at_rest.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def run(self) -> None:
         tries = 0
@@ -78,7 +78,7 @@ class Scheduler:
                     await self._declared.sync()
                     self._is_synced = True
                 await self._patrol.step()
-                ticket, rest_seconds = await self.tick()
+                ticket, wait_seconds = await self.tick()
                 tries = 0
             except StoreError as error:
                 self._outages.note(error)
@@ -88,8 +88,8 @@ class Scheduler:
             if self._leaves_some:
                 await self._let_others_claim()
             else:
-                rest_seconds = min(rest_seconds, self._patrol.rest_seconds)
-                await self._store.wait(Topic.DUE, ticket, timeout=rest_seconds)
+                wait_seconds = min(wait_seconds, self._patrol.wait_seconds)
+                await self._store.wait(Topic.DUE, ticket, timeout=wait_seconds)
 
     async def stop(self) -> None:
         """Claim no more, and finish the leased triggers. A trigger that is left waits until its
@@ -97,7 +97,7 @@ class Scheduler:
         self._is_stopping = True
         try:
             async with deadline(self._clock, STOP_SECONDS):
-                await self._at_rest.wait()
+                await self._idle.wait()
         except TimeoutError:
             log.warning(
                 "scheduler %s stopped with leased triggers; their leases will lapse", self._owner
@@ -106,7 +106,7 @@ class Scheduler:
     async def tick(self) -> tuple[int, float]:
         """Fire until nothing is due, or nothing of it is ours to fire; return a ticket of before
         the last claim, and how long to rest."""
-        self._at_rest.clear()
+        self._idle.clear()
         try:
             while True:
                 ticket = self._store.ticket(Topic.DUE)
@@ -118,9 +118,9 @@ class Scheduler:
                     await self._answer(some)
                 # With more of others than can be put off in a second this would never end.
                 if self._is_stopping or self._left == len(due.triggers):
-                    return ticket, _rest_seconds(due.next_seconds)
+                    return ticket, _wait_seconds(due.next_seconds)
         finally:
-            self._at_rest.set()
+            self._idle.set()
 
     def _portions(self, triggers: Sequence[Trigger]) -> Iterator[Sequence[Trigger]]:
         """Split triggers so that those which have failed before go one by one, in any order: if one
@@ -292,7 +292,7 @@ def _is_ours(trigger: Trigger, ours: Iterable[str]) -> bool:
     return not trigger.declared or trigger.id in ours
 
 
-def _rest_seconds(next_seconds: float | None) -> float:
+def _wait_seconds(next_seconds: float | None) -> float:
     if next_seconds is None:
         return IDLE_SECONDS
     return min(IDLE_SECONDS, max(LEAST_SECONDS, next_seconds))

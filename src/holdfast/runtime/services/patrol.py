@@ -34,7 +34,7 @@ class Patrol:
         self._right: dict[str, float | None] = {}  # by id, the fire time that the store calls right
 
     @property
-    def rest_seconds(self) -> float:
+    def wait_seconds(self) -> float:
         """Return how long the next page may wait: a walk that has found some makes haste."""
         if self._cursor is None or not self._found_some:
             return float("inf")

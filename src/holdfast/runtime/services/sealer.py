@@ -15,17 +15,17 @@ BATCHES_A_ROUND = 20
 class Sealer:
     def __init__(self, env: WorkerEnvironment) -> None:
         self._store, self._clock = env.store, env.clock
-        self._rest_seconds = IDLE_SECONDS
+        self._pause_seconds = IDLE_SECONDS
 
     async def run(self) -> None:
         while True:
             try:
                 if await self.tick():
-                    self._rest_seconds = EVERY_SECONDS
-                rest = self._rest_seconds
+                    self._pause_seconds = EVERY_SECONDS
+                pause = self._pause_seconds
             except StoreError:
-                rest = EVERY_SECONDS  # the timers log the outage
-            await sleep(self._clock, rest)
+                pause = EVERY_SECONDS  # the timers log the outage
+            await sleep(self._clock, pause)
 
     async def tick(self) -> int:
         sealed = 0

@@ -31,9 +31,9 @@ class Timers:
             except StoreError as error:
                 self._outages.note(error)
                 wait_seconds = TICK_SECONDS
-            await self._rest(wait_seconds)
+            await self._pause(wait_seconds)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         """Sleep; after a stop of the whole process let the heartbeat renew our leases first."""
         before = self._clock.steady()
         await sleep(self._clock, seconds)

@@ -51,7 +51,7 @@ class Executor:
         run = self.open(claimed, running)
         if self.clock.steady() >= running.safe_until:
             return await run.give_back("the claim was answered too late")
-        if run.is_requested and await run.rest_as_requested():
+        if run.is_requested and await run.stop_as_requested():
             return None
         if isinstance(run, UnknownTypeTask):
             return await run.hand_back()
@@ -133,7 +133,7 @@ class ClaimedTask:
     def is_requested(self) -> bool:
         return self.task.pause_requested or self.task.cancel_requested
 
-    async def rest_as_requested(self) -> bool:
+    async def stop_as_requested(self) -> bool:
         """Apply a cancel or pause, at every boundary and also before the first stage.
 
         A pause may be withdrawn before our write arrives; then there is nothing to apply.
@@ -194,7 +194,7 @@ class TaskExecution(ClaimedTask):
         elif not await self.restore():
             return None
         for stage in self.declared.stages[self.task.last_completed + 1 :]:
-            if self.is_requested and await self.rest_as_requested():
+            if self.is_requested and await self.stop_as_requested():
                 return None
             if (reason := self.stop_reason()) is not None:
                 return await self.give_back(reason)
@@ -277,7 +277,7 @@ class TaskExecution(ClaimedTask):
                 stored = ckpt.decode(self.claimed.checkpoint)
                 self.checkpoint = restore.at_least(stored, self.claimed.checkpoint_version)
                 self.data = self.checkpoint.custom_data
-            if self.claimed.data is not None and self.data_is_beside():
+            if self.claimed.data is not None and self.data_is_outside_checkpoint():
                 kept = msgspec.json.decode(self.claimed.data, type=dict[str, Any] | None)
                 self.data = self.data if kept is None else kept
         except BaseException as error:  # the user's type reads its own payload
@@ -286,7 +286,7 @@ class TaskExecution(ClaimedTask):
             return error
         return None
 
-    def data_is_beside(self) -> bool:
+    def data_is_outside_checkpoint(self) -> bool:
         """Return whether the data is beside the record, as before the first checkpoint."""
         return self.task.status is Status.ROLLING_BACK or self.task.last_completed < 0
 

@@ -98,7 +98,7 @@ class Shutdown:
         for run in _runs(self._running.snapshot()):
             run.cancel()
 
-    async def give_back_rest(self, *, but: RunningTask | None = None) -> None:
+    async def give_back_all(self, *, but: RunningTask | None = None) -> None:
         """Free what a process that ends still holds, uncounted.
 
         ``but`` is the one that hung: its lease lapses and counts, or it would hang for ever anew.

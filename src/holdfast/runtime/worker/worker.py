@@ -158,9 +158,9 @@ class Worker:
         self._drain_watch.abandon()
         self._shutdown.abandon()
 
-    async def give_back_rest(self, *, but: RunningTask | None = None) -> None:
+    async def give_back_all(self, *, but: RunningTask | None = None) -> None:
         """Free what a process that ends still holds, but for the one that hung."""
-        await self._shutdown.give_back_rest(but=but)
+        await self._shutdown.give_back_all(but=but)
 
     # -- what the parts ask of the worker
 

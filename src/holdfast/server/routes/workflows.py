@@ -108,7 +108,7 @@ class _Wait:
         """Wait until the task has come to rest; None: not within that time, or the service stops.
 
         The wait ends as well when its client has gone, or its token was revoked."""
-        rest = asyncio.create_task(self.service.app.waiters.wait_for_rest(self.task_id))
+        rest = asyncio.create_task(self.service.app.waiters.wait_until_stopped(self.task_id))
         stop = asyncio.create_task(self.service.stopping.wait())
         leave = asyncio.create_task(_wait_hangup(request))
         end = asyncio.create_task(self.revoked.wait())

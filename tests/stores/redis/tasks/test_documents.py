@@ -264,7 +264,7 @@ async def test_the_settings_reach_the_server(
 
     async with app.running():
         handle = await flow.submit(1, tenant="t")
-        await within_bounds(app.waiters.wait_for_rest(handle.id))
+        await within_bounds(app.waiters.wait_until_stopped(handle.id))
         await handle.discard()
     with redis_server.client() as client:
         assert 0 < client.ttl(f"{redis_namespace}:ckpt:{handle.id}") <= 2 * 3600
