@@ -33,7 +33,7 @@ from holdfast.domain.trigger.trigger import Trigger
 from holdfast.ports import Clock, Store
 from holdfast.ports.trigger_shortcuts import TriggerShortcuts
 from holdfast.runtime.environment import WorkerEnvironment
-from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
+from holdfast.runtime.schedule.declared_sync import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker_options import Rules, WorkerOptions

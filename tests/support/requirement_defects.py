@@ -107,7 +107,7 @@ DEFECTS = (
     ),
     Defect(
         "P11",
-        "src/holdfast/runtime/worker/failures.py",
+        "src/holdfast/runtime/worker/failure_records.py",
         "(StageTimeout, FailureKind.TIMEOUT)",
         "(StageTimeout, FailureKind.STAGE)",
         "tests/runtime/worker/test_failures.py::test_an_async_stage_is_stopped_at_its_timeout",

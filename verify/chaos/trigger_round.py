@@ -1,6 +1,6 @@
 """A round of triggers: many that fire often, under every policy, by clocks that jump.
 
-The patrol (`runtime/services/patrol.py`) brings a trigger back that waits for a time which a clock
+The patrol (`runtime/schedule/patrol.py`) brings a trigger back that waits for a time which a clock
 that was ahead has chosen. The workers of this round run without it. Each process has a clock of
 its own here, which is up to 90 s off and never comes right, and the patrol acts from 5 s on: at
 each step it would set every trigger back to times that the trigger has answered for. Such a time
@@ -8,7 +8,7 @@ makes no second task, because its key is known, but the record counts it again, 
 missed. The judge compares these counts with the tasks and with the schedule, to the last fire
 time, and so finds a time that was lost. With the patrol it could only say that there are at least
 as many. So the patrol has tests of its own with clocks that do come right
-(`tests/runtime/services/test_patrol.py`, on each store), and the simulated worlds with triggers
+(`tests/runtime/schedule/test_patrol.py`, on each store), and the simulated worlds with triggers
 run it under clocks that are set.
 """
 
@@ -34,7 +34,7 @@ from holdfast.engine.triggers.control import TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms
 from holdfast.errors import Refused
 from holdfast.ports import Clock, Store
-from holdfast.runtime.services.patrol import Patrol
+from holdfast.runtime.schedule.patrol import Patrol
 from verify.chaos.clocks import JumpingClock
 from verify.chaos.ledger import Ledger, LineKind
 from verify.chaos.records import all_triggers

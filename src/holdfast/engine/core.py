@@ -17,9 +17,9 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.events import TaskProgress
 from holdfast.domain.task.task import By
 from holdfast.encoding.codec import UntypedCodec
+from holdfast.engine.app_decorators import TaskDeclarer, WorkflowDeclarer
 from holdfast.engine.bulk import rounds
 from holdfast.engine.bulk.bulks import Bulks
-from holdfast.engine.declarers import TaskDeclarer, WorkflowDeclarer
 from holdfast.engine.handle import Handle
 from holdfast.engine.operations import retention
 from holdfast.engine.operations.backup import back_up

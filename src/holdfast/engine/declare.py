@@ -20,7 +20,7 @@ from typing import (
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
-from holdfast.engine import definitions, stage_functions
+from holdfast.engine import registry_entries, stage_functions
 from holdfast.engine.options import Option, check_options, show_options
 from holdfast.engine.triggers.declared_triggers import Timed
 from holdfast.registry import StageDef, TaskType, UndoDef
@@ -158,7 +158,7 @@ class Stage(Generic[P, R]):
     def undo(self, call: N) -> N:
         if self._defined.undo is not None:
             raise DeclarationError(f"stage {self.name!r} has two undo functions")
-        takes_payload, hints = definitions.takes_payload(call), definitions.hints_of(call)
+        takes_payload, hints = registry_entries.takes_payload(call), registry_entries.hints_of(call)
         stage_functions.check_context(call, hints)
         if takes_payload:
             stage_functions.check_payload(call, hints, self._of.payload.declared, self._of.name)
@@ -251,15 +251,15 @@ class Workflow(Submittable[P, R]):
 
         def add(call: Callable[..., Any]) -> Any:
             declared = self.declared
-            defined = definitions.define_stage(
+            defined = registry_entries.define_stage(
                 call,
                 name=name,
-                timeout_seconds=definitions.stage_timeout(self._app.settings, timeout),
-                retry=definitions.retry_or(self._retry, retry),
+                timeout_seconds=registry_entries.stage_timeout(self._app.settings, timeout),
+                retry=registry_entries.retry_or(self._retry, retry),
                 result_limit_bytes=declared.result.limit_bytes,
             )
             if defined.takes_payload:
-                hints, payload = definitions.hints_of(call), declared.payload.declared
+                hints, payload = registry_entries.hints_of(call), declared.payload.declared
                 stage_functions.check_payload(call, hints, payload, declared.name)
             declared.add(defined)
             return FunctionStage(defined, declared)

@@ -11,7 +11,7 @@ from holdfast.domain.trigger.trigger import Trigger
 from holdfast.engine.declare import AsyncTask
 from holdfast.errors import StoreUnavailable
 from holdfast.ports import Beat, Filter
-from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
+from holdfast.runtime.schedule.declared_sync import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.worker_options import WorkerOptions
 from holdfast.stores.memory import MemoryStore

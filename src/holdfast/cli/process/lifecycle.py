@@ -16,7 +16,7 @@ from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.process.logs import log_everything
 from holdfast.engine import Holdfast
-from holdfast.runtime.worker.failures import summary
+from holdfast.runtime.worker.failure_records import summary
 from holdfast.runtime.worker.interrupts import is_from_signal
 
 FILES_MAX = 65_536  # as many as connections and stages can use; more would only hide a leak

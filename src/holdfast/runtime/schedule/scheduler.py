@@ -35,9 +35,9 @@ from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 from holdfast.runtime.deadlines import back_off, deadline, sleep
 from holdfast.runtime.environment import WorkerEnvironment
-from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
-from holdfast.runtime.services.patrol import Patrol
-from holdfast.runtime.worker.failures import summary
+from holdfast.runtime.schedule.declared_sync import DeclaredTriggers
+from holdfast.runtime.schedule.patrol import Patrol
+from holdfast.runtime.worker.failure_records import summary
 
 log = logging.getLogger("holdfast.scheduler")
 
@@ -199,7 +199,7 @@ class Scheduler:
     def _drop_or_leave(
         self, trigger: Trigger, live: Sequence[WorkerInfo] | None, now: float
     ) -> TriggerChange:
-        """Drop a trigger that no live worker declares (the rule: `declared_triggers.py`)."""
+        """Drop a trigger that no live worker declares (the rule: `declared_sync.py`)."""
         if live is None or any(trigger.id in worker.beat.triggers for worker in live):
             self._leave()
             reason, seconds = "left to a worker that declares it", firing.OTHERS_SECONDS

@@ -22,7 +22,7 @@ from holdfast.domain.task.task import Failure, FailureKind, Progress, Task
 from holdfast.domain.task.transition import Applied, MovedOn, Outcome, Transition
 from holdfast.ports import Claimed, Clock
 from holdfast.registry import Registry, StageDef, TaskType
-from holdfast.runtime.worker import failures, restore
+from holdfast.runtime.worker import failure_records, restore
 from holdfast.runtime.worker.attempt import Attempts
 from holdfast.runtime.worker.interrupts import is_from_signal
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningTask
@@ -163,7 +163,7 @@ class ClaimedTask:
         )
 
     def failure(self, kind: FailureKind, message: str) -> Failure:
-        return failures.stated_failure(kind, message, self.task, now=self.now)
+        return failure_records.stated_failure(kind, message, self.task, now=self.now)
 
     async def suspend(self, failure: Failure) -> None:
         log.warning("task %s is suspended: %s", self.task.id, failure.summary)
@@ -251,7 +251,7 @@ class TaskExecution(ClaimedTask):
             return self.failure(FailureKind.TENANT_MOVED_ON, message)
         if error := self.read_bodies():
             stage = task.at_stage or task.stages[-1]
-            return failures.describe(error, task, stage, now=self.now)
+            return failure_records.describe(error, task, stage, now=self.now)
         if self.task.status is Status.ROLLING_BACK and (
             wrong := describe_mismatch(task, self.claimed.stages)
         ):

@@ -1,5 +1,4 @@
-"""The errors that a stage raises, and what each of them means for the task: a failure, an outage, a
-snooze, a stop of the worker or the end of the loop."""
+"""The meaning of a stage's error for its task: retry after a delay, outage, snooze or stop."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ from holdfast.domain.task.task import Failure, Task
 from holdfast.encoding.codec import check_json
 from holdfast.registry import StageDef
 from holdfast.runtime.environment import WorkerEnvironment
-from holdfast.runtime.worker import failures
+from holdfast.runtime.worker import failure_records
 from holdfast.runtime.worker.interrupts import is_from_signal, pass_on
 from holdfast.runtime.worker.running_tasks import LeaseGone, RunningTask, Stop
 
@@ -121,7 +120,7 @@ class StageErrors:
     def failure_of(
         self, error: BaseException, stage: StageDef, task: Task, started_at: float
     ) -> Failed:
-        failure = failures.describe(error, task, stage.name, now=self._clock.now())
+        failure = failure_records.describe(error, task, stage.name, now=self._clock.now())
         log.info("task %s: stage %s failed: %s", task.id, stage.name, failure.summary)
         leaves = leaves_of(error)
         if outage.are_outages(leaves) and not any(map(stage.retry.decides_on, leaves)):
@@ -129,7 +128,7 @@ class StageErrors:
         return Failed(
             failure=failure,
             started_at=started_at,
-            retry_seconds=self._retry_seconds(failures.deciding(error), stage, task),
+            retry_seconds=self._retry_seconds(failure_records.deciding(error), stage, task),
         )
 
     def _unavailable(self, failure: Failure, task: Task, started_at: float) -> Failed:

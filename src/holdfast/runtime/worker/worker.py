@@ -21,7 +21,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.deadlines import back_off
 from holdfast.runtime.environment import WorkerEnvironment
 from holdfast.runtime.plans.service import PlanService
-from holdfast.runtime.schedule.declared_triggers import DeclaredTriggers
+from holdfast.runtime.schedule.declared_sync import DeclaredTriggers
 from holdfast.runtime.schedule.scheduler import Scheduler
 from holdfast.runtime.services.drain_watch import DrainWatch
 from holdfast.runtime.services.pruner import Pruner

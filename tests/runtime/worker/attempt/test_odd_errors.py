@@ -11,7 +11,7 @@ from holdfast import Context, Holdfast, Permanent, Retry, RetryAfter, Snooze, St
 from holdfast.domain.error_text import text_of
 from holdfast.domain.task.events import StageFailed, StageUndoFailed
 from holdfast.domain.task.task import Failure, FailureKind
-from holdfast.runtime.worker.failures import describe, summary
+from holdfast.runtime.worker.failure_records import describe, summary
 from holdfast.testing.plugin import MakeEngine
 from tests.support.runtime.helpers import events_of, suspend, within_bounds
 from tests.support.task_records import task as make_task

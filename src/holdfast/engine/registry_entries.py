@@ -1,4 +1,4 @@
-"""Definitions for the registry, made and checked from a user's functions and options."""
+"""The entries of the registry, made and checked from a user's functions and options."""
 
 from __future__ import annotations
 

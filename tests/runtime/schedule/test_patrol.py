@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast import Context, Holdfast
 from holdfast.errors import BackupRefused
 from holdfast.ports.trigger_shortcuts import TriggerShortcuts
-from holdfast.runtime.services.patrol import EVERY_SECONDS, PAGE
+from holdfast.runtime.schedule.patrol import EVERY_SECONDS, PAGE
 from tests.support.runtime.schedules import START, Say, World, every_minute
 from tests.support.sqlite.sqlite_files import PATIENCE_SECONDS
 from verify.servers import RedisServer

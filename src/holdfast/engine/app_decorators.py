@@ -1,4 +1,4 @@
-"""The declarers behind `app.task` and `app.workflow`."""
+"""The decorators `app.task` and `app.workflow`, which declare types of tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from holdfast.domain.errors import DeclarationError
 from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
-from holdfast.engine import definitions
+from holdfast.engine import registry_entries
 from holdfast.engine.declare import (
     AsyncCall,
     AsyncTask,
@@ -18,8 +18,8 @@ from holdfast.engine.declare import (
     TaskDecorator,
     Workflow,
 )
-from holdfast.engine.definitions import TaskOptions, WorkflowOptions
 from holdfast.engine.options import NOT_GIVEN, complete_options, show_options
+from holdfast.engine.registry_entries import TaskOptions, WorkflowOptions
 from holdfast.runtime.context import Context
 
 if TYPE_CHECKING:
@@ -64,18 +64,18 @@ class TaskDeclarer:
 
     def _declare(self, call: Callable[..., Any], name: Any, terms: TaskOptions) -> Any:
         app = self._app
-        stage = definitions.define_stage(
+        stage = registry_entries.define_stage(
             call,
             name=None,
-            timeout_seconds=definitions.stage_timeout(app.settings, terms["timeout"]),
-            retry=definitions.retry_or(Retry(), terms["retry"]),
+            timeout_seconds=registry_entries.stage_timeout(app.settings, terms["timeout"]),
+            retry=registry_entries.retry_or(Retry(), terms["retry"]),
             result_limit_bytes=app.settings.payload_limit,
         )
-        declared = definitions.define_type(
+        declared = registry_entries.define_type(
             app.settings,
             stage.name if name is NOT_GIVEN else name,
             terms,
-            payload=definitions.payload_type(call),
+            payload=registry_entries.payload_type(call),
             result=stage.result,
             workflow=False,
         )
@@ -122,15 +122,15 @@ class WorkflowDeclarer:
         ``payload`` and ``result`` are types, by which both are checked; without them any JSON goes.
         """
         terms = complete_options(WorkflowOptions, options, DeclarationError)
-        app, retry = self._app, definitions.retry_or(Retry(), terms["retry"])
-        declared = definitions.define_type(
+        app, retry = self._app, registry_entries.retry_or(Retry(), terms["retry"])
+        declared = registry_entries.define_type(
             app.settings,
             name,
             terms,
             payload=payload,
             result=Codec(result, limit_bytes=app.settings.payload_limit),
             workflow=True,
-            checkpoints=definitions.checkpoint_policy(
+            checkpoints=registry_entries.checkpoint_policy(
                 terms["on_invalid"], terms["checkpoint_max_age"]
             ),
         )

@@ -13,7 +13,7 @@ from holdfast.domain.trigger.firing import NOT_DECLARED
 from holdfast.domain.trigger.schedule import Every
 from holdfast.ports import Filter, Kept
 from holdfast.ports.trigger_shortcuts import TriggerShortcuts
-from holdfast.runtime.schedule.declared_triggers import PAGE, SYNC_SECONDS
+from holdfast.runtime.schedule.declared_sync import PAGE, SYNC_SECONDS
 from tests.support.runtime.schedules import START, Say, World, an_app, no_faults
 
 S = TriggerStatus
