@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Full, Insertion, Shut
+from holdfast.domain.task.transition import Full, Insertion, IntakeClosed
 from holdfast.domain.trigger.trigger import (
     Changed,
     NoRoom,
@@ -42,7 +42,7 @@ class TwoSteps(MemoryTriggers):
             if task is not None and unfinished(task):
                 return Overlapping(last)
         made = await self.store.tasks.insert(change.submissions, depth_limit=depth_limit)
-        if full := [answer.queue for answer in made if isinstance(answer, Full | Shut)]:
+        if full := [answer.queue for answer in made if isinstance(answer, Full | IntakeClosed)]:
             return NoRoom(full[0])
         return await self._write(change, made)
 

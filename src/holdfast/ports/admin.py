@@ -97,9 +97,10 @@ class AdminStore(Protocol):
         set it back answers False. With ``on``, ``until`` names the hold to set back: if there is
         another one, or it is not over by the store's clock, nothing is done or audited.
 
-        While the INTAKE of a queue is off, ``tasks.insert`` answers Shut, unless the key is known,
-        and ``triggers.apply`` answers NoRoom. While its CLAIMING is off, ``tasks.claim`` skips the
-        queue; switching it on signals READY. ``tasks.leave`` sets the worker's DRAIN back."""
+        While the INTAKE of a queue is off, ``tasks.insert`` answers IntakeClosed, unless the key is
+        known, and ``triggers.apply`` answers NoRoom. While its CLAIMING is off, ``tasks.claim``
+        skips the queue; switching it on signals READY. ``tasks.leave`` sets the worker's DRAIN
+        back."""
 
     async def switches(self) -> Sequence[SwitchSetting]:
         """Return the settings of all switches that are off."""

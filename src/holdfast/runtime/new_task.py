@@ -16,7 +16,7 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.effects import effects_id, key_required
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Conflict, Full, Insertion, Shut, Submission
+from holdfast.domain.task.transition import Conflict, Full, Insertion, IntakeClosed, Submission
 from holdfast.domain.trigger.definition import canonical
 from holdfast.encoding.codec import encode_plain
 from holdfast.ports import Store
@@ -95,7 +95,7 @@ def accepted_id(task: Task, answer: Insertion, queue_limit: int) -> str:
             raise KeyConflict(task.tenant, task.key or "", task_id)
         case Full(queue):
             raise QueueFull(queue, queue_limit)
-        case Shut(queue):
+        case IntakeClosed(queue):
             raise IntakePaused(queue)
     return answer.task_id
 

@@ -108,10 +108,10 @@ class Full(msgspec.Struct, frozen=True, gc=False):
     queue: str
 
 
-class Shut(msgspec.Struct, frozen=True, gc=False):
+class IntakeClosed(msgspec.Struct, frozen=True, gc=False):
     """The answer to a submission while the intake of the queue is paused."""
 
     queue: str
 
 
-Insertion = Inserted | Existing | Conflict | Full | Shut
+Insertion = Inserted | Existing | Conflict | Full | IntakeClosed

@@ -23,7 +23,7 @@ from holdfast.domain.task.transition import (
     Full,
     Inserted,
     Insertion,
-    Shut,
+    IntakeClosed,
     Submission,
 )
 from holdfast.domain.trigger.trigger import Trigger
@@ -118,7 +118,7 @@ class MemoryState:
             digest = self.digest(first)
             return Existing(first) if digest == submission.digest else Conflict(first)
         if self.is_off(Switch.INTAKE, task.queue):
-            return Shut(task.queue)
+            return IntakeClosed(task.queue)
         if self.depth(task.queue) >= depth_limit:
             return Full(task.queue)
         self.let_in(submission)

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.domain.plan.plan import PlanApplied
 from holdfast.domain.task.state import Command, Status
-from holdfast.domain.task.transition import Applied, Existing, Shut
+from holdfast.domain.task.transition import Applied, Existing, IntakeClosed
 from holdfast.domain.trigger.trigger import Changed
 from holdfast.ports import Filter, Kept, Switch, Topic
 from holdfast.testing.contract.admin.audit import (
@@ -106,7 +106,7 @@ class OperatingDurability(Contract):
         async with self.restart() as again:
             assert set(await again.switches.settings()) == before
             submission = again.driver.submission(id="x")
-            assert await again.driver.insert(submission) == [Shut("default")]
+            assert await again.driver.insert(submission) == [IntakeClosed("default")]
             assert await again.driver.claim_ids() == []
 
     async def test_measures_and_audits_are_there_again_after_a_restart(self) -> None:
@@ -133,7 +133,7 @@ class OperatingDurability(Contract):
             await self.switches.off(Switch.INTAKE)
             assert await other.driver.claim_ids() == []
             submission = other.driver.submission(id="x")
-            assert await other.driver.insert(submission) == [Shut("default")]
+            assert await other.driver.insert(submission) == [IntakeClosed("default")]
             assert not await other.switches.off(Switch.INTAKE)
 
     async def test_what_one_switches_on_wakes_those_who_wait_at_the_other(self) -> None:

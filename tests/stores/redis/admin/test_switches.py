@@ -10,7 +10,7 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
-from holdfast.domain.task.transition import Inserted, Shut
+from holdfast.domain.task.transition import Inserted, IntakeClosed
 from holdfast.ports import BUCKETS, Kept, Moves, Switch, Timings, Topic
 from holdfast.testing.contract.drivers.store_driver import (
     ASKER,
@@ -83,7 +83,7 @@ def having(cluster: Cluster, namespace: str, key: str) -> list[int]:
 async def test_the_intake_is_off_in_every_partition(driver: StoreDriver) -> None:
     assert await throw(driver, Switch.INTAKE)
     batch = [driver.submission(tenant=tenant) for tenant in TENANTS]
-    assert await driver.insert(*batch) == [Shut("default")] * len(TENANTS)
+    assert await driver.insert(*batch) == [IntakeClosed("default")] * len(TENANTS)
     assert await throw(driver, Switch.INTAKE, on=True)
     assert await driver.insert(*batch) == [Inserted(one.task.id) for one in batch]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.domain.audit import Audit
-from holdfast.domain.task.transition import Inserted, Shut
+from holdfast.domain.task.transition import Inserted, IntakeClosed
 from holdfast.ports import Switch, Topic
 from holdfast.stores import codec
 from holdfast.stores.sqlite import SqliteStore
@@ -40,7 +40,7 @@ async def test_a_paused_intake_holds_in_every_process(path: Path) -> None:
         driver = StoreDriver(store, clock)
         await driver.submit()
         assert await elsewhere("throw", path, "intake", "default", "off") == "True"
-        assert await driver.insert(driver.submission()) == [Shut("default")]
+        assert await driver.insert(driver.submission()) == [IntakeClosed("default")]
         assert await elsewhere("throw", path, "intake", "default", "off") == "False"
         assert await elsewhere("throw", path, "intake", "default", "on") == "True"
         last = driver.submission()
@@ -71,7 +71,7 @@ async def test_switches_hold_after_a_restart(path: Path) -> None:
     async with opened(path) as store:
         driver = StoreDriver(store, ManualClock())
         assert {thrown.switch for thrown in await store.admin.switches()} == set(Switch)
-        assert await driver.insert(driver.submission()) == [Shut("default")]
+        assert await driver.insert(driver.submission()) == [IntakeClosed("default")]
 
 
 class Counted:
@@ -117,7 +117,10 @@ async def test_a_throw_holds_for_what_is_written_with_it(path: Path) -> None:
             throw(store, Switch.INTAKE, on=True),
             driver.insert(submission),
         )
-        assert [gathered[2], gathered[4]] == [[Shut("default")], [Inserted(submission.task.id)]]
+        assert [gathered[2], gathered[4]] == [
+            [IntakeClosed("default")],
+            [Inserted(submission.task.id)],
+        ]
     assert ask(path, "SELECT count(*) FROM switches") == [(0,)]
 
 

@@ -23,7 +23,7 @@ from holdfast.domain.task.transition import (
     Full,
     Inserted,
     Insertion,
-    Shut,
+    IntakeClosed,
     Submission,
 )
 from holdfast.ports import Claimed
@@ -120,7 +120,7 @@ _INSERTIONS: dict[bytes, Callable[[str], Insertion]] = {
     b"existing": Existing,
     b"conflict": Conflict,
     b"full": Full,
-    b"shut": Shut,
+    b"shut": IntakeClosed,
 }
 
 

@@ -15,7 +15,7 @@ from holdfast.domain.task.transition import (
     Full,
     Inserted,
     Insertion,
-    Shut,
+    IntakeClosed,
     Submission,
 )
 from holdfast.ports import Due, Switch, Topic
@@ -82,7 +82,7 @@ def insert_one(
         first, digest = owner
         return Existing(first) if digest == submission.digest else Conflict(first)
     if task.queue in txn.switched_off(Switch.INTAKE):
-        return Shut(task.queue)
+        return IntakeClosed(task.queue)
     if txn.depth(task.queue) >= depth_limit:
         return Full(task.queue)
     _accept(txn, encoded, existing)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
-from holdfast.domain.task.transition import Conflict, Existing, Inserted, Shut
+from holdfast.domain.task.transition import Conflict, Existing, Inserted, IntakeClosed
 from holdfast.domain.trigger.trigger import Changed, NoRoom, Trigger
 from holdfast.ports import Kept, Switch, SwitchSetting, Topic
 from holdfast.testing.contract.base import Contract
@@ -85,7 +85,7 @@ class Switching(Contract):
             self.driver.submission(tenant="t"),
             self.driver.submission(held=True),
         ]
-        assert list(await self.driver.insert(*batch)) == [Shut("default")] * 3
+        assert list(await self.driver.insert(*batch)) == [IntakeClosed("default")] * 3
         assert (
             await self.store.views.load([submission.task.id for submission in batch]) == [None] * 3
         )
@@ -95,13 +95,16 @@ class Switching(Contract):
     async def test_the_intake_of_other_queues_stays_open(self) -> None:
         await self.switches.off(INTAKE, "slow")
         fast, slow = self.driver.submission(), self.driver.submission(queue="slow")
-        assert await self.driver.insert(slow, fast) == [Shut("slow"), Inserted(fast.task.id)]
+        assert await self.driver.insert(slow, fast) == [
+            IntakeClosed("slow"),
+            Inserted(fast.task.id),
+        ]
         assert await self.driver.claim_ids(queues=("slow", "default")) == [fast.task.id]
 
     async def test_submits_are_taken_again_when_the_intake_is_on(self) -> None:
         submission = self.driver.submission(tenant="t", key="k")
         await self.switches.off(INTAKE)
-        assert await self.driver.insert(submission) == [Shut("default")]
+        assert await self.driver.insert(submission) == [IntakeClosed("default")]
         await self.switches.on(INTAKE)
         assert await self.driver.insert(submission) == [Inserted(submission.task.id)]
         assert await self.driver.claim_ids() == [submission.task.id]

@@ -18,8 +18,8 @@ from holdfast.domain.task.transition import (
     Existing,
     Full,
     Inserted,
+    IntakeClosed,
     MovedOn,
-    Shut,
     Submission,
     Transition,
 )
@@ -131,7 +131,7 @@ class FollowUpTasks(Contract):
         transition = with_follower(self.driver, await completes(self.driver))
         await self.driver.commit(transition)
         assert await self.driver.claim_ids(queues=(FOLLOWERS,)) == [transition.follows[0].task.id]
-        assert await self.driver.insert_new(queue=FOLLOWERS) == Shut(FOLLOWERS)
+        assert await self.driver.insert_new(queue=FOLLOWERS) == IntakeClosed(FOLLOWERS)
 
     async def test_a_callback_is_kept_through_all_that_happens(self) -> None:
         url = "https://example.com/told"
