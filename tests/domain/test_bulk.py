@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain import bulk
-from holdfast.domain.bulk import BulkCommand, BulkCounts, BulkState, Canary, Picked
+from holdfast.domain.bulk import BulkCommand, BulkCounts, BulkState, Canary, PickedTask
 from holdfast.domain.errors import InvalidInput, Refused
 from holdfast.domain.plan.plan import FailureCount
 from holdfast.domain.task.state import SETTLED, Command, Status
@@ -122,7 +122,7 @@ def test_one_whose_record_is_gone_has_not_failed() -> None:
 
 
 def test_it_is_not_over_while_something_is_pending() -> None:
-    state = replace(ON_THE_WAY, looked_through=True, pending=(Picked("a", 1),))
+    state = replace(ON_THE_WAY, looked_through=True, pending=(PickedTask("a", 1),))
     assert not bulk.is_over(state, None, now=NOW)
     assert bulk.is_over(replace(state, pending=()), None, now=NOW)
 

@@ -67,7 +67,7 @@ class BulkCounts(msgspec.Struct, frozen=True, kw_only=True):
         return self.done + sum(self.refused.values()) + self.changed + self.gone
 
 
-class Picked(msgspec.Struct, frozen=True, array_like=True):
+class PickedTask(msgspec.Struct, frozen=True, array_like=True):
     task_id: str
     version: int  # most commands act on the task in this version or not at all
 
@@ -79,7 +79,7 @@ class BulkState(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False  # more tasks matched than were counted
     cursor: str | None = None
     looked_through: bool = False
-    pending: tuple[Picked, ...] = ()  # tasks that were picked and not yet acted on, when saved
+    pending: tuple[PickedTask, ...] = ()  # tasks that were picked and not yet acted on, when saved
     watched: tuple[str, ...] = ()  # tasks of a canary that took the command and still run
     step: int = 0  # the step of a canary; past the last step: all other tasks
     in_step: int = 0  # tasks that took the command in this step
@@ -234,7 +234,7 @@ def is_over(state: BulkState, canary: Canary | None, *, now: float) -> bool:
 
 
 def finish_round(
-    state: BulkState, counts: BulkCounts, going: Sequence[str], rest: Sequence[Picked]
+    state: BulkState, counts: BulkCounts, going: Sequence[str], rest: Sequence[PickedTask]
 ) -> BulkState:
     """Return the state after a round: ``going`` took the command, ``rest`` was not reached."""
     return replace(

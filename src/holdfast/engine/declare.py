@@ -22,7 +22,7 @@ from holdfast.domain.task.retry import Retry
 from holdfast.encoding.codec import Codec
 from holdfast.engine import registry_entries, stage_functions
 from holdfast.engine.options import Option, check_options, show_options
-from holdfast.engine.triggers.declared_triggers import Timed
+from holdfast.engine.triggers.declared_triggers import Schedulable
 from holdfast.registry import StageDef, TaskType, UndoDef
 from holdfast.runtime.context import Context
 
@@ -63,7 +63,7 @@ class SubmitManyOptions(TaskDescription, total=False):
     keys: Annotated[Iterable[str] | None, Option(None, "one key for each payload")]
 
 
-class Submittable(Timed[P], Generic[P, R]):
+class Submittable(Schedulable[P], Generic[P, R]):
     """A task type that can be submitted: a task or a workflow."""
 
     @property

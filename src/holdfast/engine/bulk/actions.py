@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from holdfast.domain import bulk
-from holdfast.domain.bulk import BulkCommand, BulkCounts, Picked
+from holdfast.domain.bulk import BulkCommand, BulkCounts, PickedTask
 from holdfast.domain.errors import Refused
 from holdfast.domain.task import operate
 from holdfast.domain.task.operate import OperatorRequest
@@ -25,7 +25,7 @@ TRIES = 10
 ONWARD = frozenset({BulkCommand.RETRY, BulkCommand.RESUME})
 
 
-class Acting:
+class BulkExecution:
     """The command of a bulk action on one part of a round."""
 
     def __init__(self, store: Store, clock: Clock, order: BulkOrder, by: By) -> None:
@@ -38,7 +38,7 @@ class Acting:
         self._plans: set[str] = set()
         self.going: list[str] = []  # the tasks that took the command
 
-    async def on(self, part: Sequence[Picked]) -> BulkCounts:
+    async def on(self, part: Sequence[PickedTask]) -> BulkCounts:
         left = part
         for _ in range(TRIES):
             if left:
@@ -50,10 +50,10 @@ class Acting:
             done=len(self.going), refused=self._refused, changed=self._changed, gone=self._gone
         )
 
-    async def _try(self, part: Sequence[Picked]) -> list[Picked]:
+    async def _try(self, part: Sequence[PickedTask]) -> list[PickedTask]:
         """Write the command, and return the tasks that changed between their load and the write."""
         tasks = await self._store.views.load([pick.task_id for pick in part])
-        picked, batch = list[Picked](), list[Transition]()
+        picked, batch = list[PickedTask](), list[Transition]()
         for pick, task in zip(part, tasks, strict=True):
             if task is None:
                 self._gone += 1
@@ -61,7 +61,7 @@ class Acting:
                 picked.append(pick)
                 batch.append(decided)
         outcomes = await self._store.tasks.apply(batch) if batch else []
-        again = list[Picked]()
+        again = list[PickedTask]()
         for pick, transition, outcome in zip(picked, batch, outcomes, strict=True):
             task = transition.before
             if isinstance(outcome, Applied):
@@ -72,7 +72,7 @@ class Acting:
                 again.append(pick)
         return again
 
-    async def _decide(self, pick: Picked, task: Task) -> Transition | None:
+    async def _decide(self, pick: PickedTask, task: Task) -> Transition | None:
         order, as_picked = self._order, task.version == pick.version
         if not as_picked and await self._was_mine(task):
             self._took(task)

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from holdfast.domain import bulk
 from holdfast.domain.audit import Audit
-from holdfast.domain.bulk import BulkCounts, BulkState, Picked
+from holdfast.domain.bulk import BulkCounts, BulkState, PickedTask
 from holdfast.domain.errors import Snooze, TaskNotFound
 from holdfast.domain.task.retry import Retry
 from holdfast.domain.task.state import SETTLED, SUSPENDED, Status
 from holdfast.domain.task.task import By, Task
 from holdfast.encoding.codec import Codec
-from holdfast.engine.bulk.actions import Acting
+from holdfast.engine.bulk.actions import BulkExecution
 from holdfast.engine.bulk.order import STATE, BulkOrder, actor_of, state_of
 from holdfast.ports import Filter, Store
 from holdfast.registry import TaskType, own_type
@@ -109,7 +109,7 @@ class BulkRound:
                     break
             if (wait := began + done / rate - self._clock.steady()) > 0:
                 await sleep(self._clock, wait)
-            acting = Acting(self._store, self._clock, self._order, self._by)
+            acting = BulkExecution(self._store, self._clock, self._order, self._by)
             counts, done = bulk.add_counts(counts, await acting.on(part)), done + len(part)
             going += acting.going
         watched = going if self._order.canary else []
@@ -138,14 +138,14 @@ class BulkRound:
         left = bulk.room(state, rate=order.rate, limit=order.limit, canary=order.canary)
         if order.limit is not None and state.counts.taken >= order.limit:
             return replace(state, looked_through=True)
-        picked, cursor, ended = list[Picked](), state.cursor, state.looked_through
+        picked, cursor, ended = list[PickedTask](), state.cursor, state.looked_through
         for _ in range(PAGES_LIMIT):
             if ended or len(picked) >= left:
                 break
             limit = min(PAGE, left - len(picked))
             page = await self._store.views.find(where, limit=limit, cursor=cursor)
             meant = (task for task in page.tasks if _is_meant(task, until))
-            picked += [Picked(task.id, task.version) for task in meant]
+            picked += [PickedTask(task.id, task.version) for task in meant]
             cursor, ended = page.cursor, page.cursor is None
         return replace(state, pending=tuple(picked), cursor=cursor, looked_through=ended)
 

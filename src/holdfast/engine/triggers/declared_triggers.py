@@ -86,7 +86,7 @@ class PayloadDecorator(Protocol[P]):
     def __call__(self, make: Callable[[], P], /) -> Callable[[], P]: ...
 
 
-class Timed(Generic[P]):
+class Schedulable(Generic[P]):
     """A task type that a trigger can submit."""
 
     def __init__(self, app: Holdfast, declared: TaskType) -> None:
@@ -95,7 +95,7 @@ class Timed(Generic[P]):
 
     @overload
     def cron(
-        self: Timed[None], expression: str, *, tz: str = "UTC", **terms: Unpack[TriggerTerms]
+        self: Schedulable[None], expression: str, *, tz: str = "UTC", **terms: Unpack[TriggerTerms]
     ) -> str: ...
 
     @overload
@@ -127,7 +127,7 @@ class Timed(Generic[P]):
 
     @overload
     def every(
-        self: Timed[None],
+        self: Schedulable[None],
         interval: float | str,
         *,
         start: datetime | float | None = None,
