@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
+from holdfast.clock import new_id
 from holdfast.domain import names
-from holdfast.domain.task.operate import actor_named
+from holdfast.domain.task.operate import OperatorRequest, actor_named, new_request
 from holdfast.domain.task.task import By
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class ActorCalls:
         calls = copy(self)
         calls._by = actor_named(actor, origin)
         return calls
+
+    def _new_request(self, reason: str) -> OperatorRequest:
+        clock, chance = self._app.clock, self._app.chance
+        return new_request(self._by, reason, now=clock.now(), request=new_id(clock, chance))
 
     def _by_reason(self, reason: str) -> By:
         return replace(self._by, reason=names.check_text("reason", reason))

@@ -191,7 +191,7 @@ class Submitter:
             if bulk.errors:
                 break
             sending = asyncio.create_task(self._send(bulk, start, made))
-            await _turns()
+            await _yield_to_loop()
         if sending is not None:
             await sending
         return bulk.ids(len(bodies))
@@ -262,7 +262,7 @@ async def _encode_all(declared: TaskType, payloads: Iterable[Any]) -> list[bytes
     return bodies
 
 
-async def _turns() -> None:
-    """Give the loop its turns until the insert that was begun is on its way to the store."""
+async def _yield_to_loop() -> None:
+    """Yield to the loop until the insert that was begun is on its way to the store."""
     for _ in range(2):
         await asyncio.sleep(0)

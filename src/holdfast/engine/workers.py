@@ -23,20 +23,14 @@ class WorkerTerms(TypedDict, total=False):
 
     name: Annotated[str | None, Option(None, "the worker's name; None: a new one")]
     slots: Annotated[int | None, Option(None, "how many tasks it runs at once; None: the setting")]
-    queues: Annotated[
-        tuple[str, ...] | None, Option(None, "the queues that it serves; None: the setting")
-    ]
-    heartbeat_thread: Annotated[
-        bool, Option(True, "whether leases are renewed in a thread; False: on the loop")
-    ]
+    queues: Annotated[tuple[str, ...] | None, Option(None, "what it serves; None: the setting")]
+    heartbeat_thread: Annotated[bool, Option(True, "renew leases in a thread, not on the loop")]
     schedules: Annotated[bool, Option(True, "whether the worker fires triggers")]
     on_zombie: Annotated[
         Callable[[RunningTask], None] | None,
         Option(None, "called for a function that still runs after its lease was lost"),
     ]
-    on_drained: Annotated[
-        Callable[[], None] | None, Option(None, "called after a drain that a person asked for")
-    ]
+    on_drained: Annotated[Callable[[], None] | None, Option(None, "called after a drain")]
     isolate: Annotated[Isolate | None, Option(None, "how a suspect is run in its own process")]
 
 

@@ -84,7 +84,7 @@ class Gather(Generic[T, R]):
 
 
 class Committer:
-    """The write door of a worker's runs."""
+    """The only way by which the runs of a worker write."""
 
     def __init__(self, env: WorkerEnvironment) -> None:
         self._store, self._clock, self._chance = env.store, env.clock, env.chance

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput, Refused, SerialisationError, TaskNotFound
 from holdfast.domain.hidden_values import keep_hidden
@@ -17,7 +16,7 @@ from holdfast.domain.task import amendment, operate
 from holdfast.domain.task import checkpoint as ckpt
 from holdfast.domain.task.amendment import AMEND, UNREADABLE, Amendment, Stored
 from holdfast.domain.task.checkpoint import Checkpoint
-from holdfast.domain.task.operate import OperatorRequest, new_request
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import By, Task
 from holdfast.domain.task.transition import Applied, Transition
@@ -197,10 +196,8 @@ class Checkpoints(ActorCalls):
         amends: bool = False,
     ) -> Transition:
         """Write a decision over the task and its bodies, and record who asked for it."""
-        app, store, task_id = self._app, self._app.store, names.check_text("task id", task_id)
-        ask = new_request(
-            self._by, reason, now=app.clock.now(), request=new_id(app.clock, app.chance)
-        )
+        store, task_id = self._app.store, names.check_text("task id", task_id)
+        ask = self._new_request(reason)
 
         async def write(detail: Detail) -> Transition | None:
             bodies = detail.payload, detail.data, detail.checkpoint

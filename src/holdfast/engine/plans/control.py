@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.errors import PlanNotFound, Refused
 from holdfast.domain.plan import commands
 from holdfast.domain.plan.commands import Members
 from holdfast.domain.plan.plan import Plan, PlanApplied, PlanChange, PlanCommand
-from holdfast.domain.task.operate import OperatorRequest, new_request
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.engine.actor_calls import ActorCalls
 from holdfast.runtime.compare_and_swap import compare_and_swap
 
@@ -65,9 +64,7 @@ class PlanControl(ActorCalls):
         it, or the write is refused.
         """
         app, plans, plan_id = self._app, self._app.store.plans, names.normalise(plan_id)
-        ask = new_request(
-            self._by, reason, now=app.clock.now(), request=new_id(app.clock, app.chance)
-        )
+        ask = self._new_request(reason)
 
         async def write(plan: Plan) -> Plan | None:
             if plan.asked == ask.request:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from holdfast.clock import new_id
 from holdfast.domain import names
 from holdfast.domain.errors import IntakePaused, InvalidInput, QueueFull, Refused, TriggerNotFound
-from holdfast.domain.task.operate import OperatorRequest, new_request
+from holdfast.domain.task.operate import OperatorRequest
 from holdfast.domain.task.placement import STOPPED
 from holdfast.domain.task.transition import Submission
 from holdfast.domain.trigger import firing
@@ -56,9 +55,7 @@ class TriggerControl(ActorCalls):
         self, trigger_id: str, command: TriggerCommand, decision: Decision, reason: str
     ) -> Trigger:
         app = self._app
-        ask = new_request(
-            self._by, reason, now=app.clock.now(), request=new_id(app.clock, app.chance)
-        )
+        ask = self._new_request(reason)
         limit = app.settings.queue_limit
 
         async def write(trigger: Trigger) -> Trigger | None:

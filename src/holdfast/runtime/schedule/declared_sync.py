@@ -65,7 +65,7 @@ class DeclaredTriggers:
         }
 
     def body(self, trigger: Trigger, declared: TaskType, fire_time: float) -> bytes:
-        """The payload of its task: what its function makes, else as stored, if it is still good."""
+        """Return the payload of its task: what its function makes, or else the stored one."""
         ours = self.ids().get(trigger.id) if trigger.declared else None
         if ours is not None and ours.make is not None:
             return ours.make(fire_time)

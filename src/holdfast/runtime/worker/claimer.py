@@ -227,8 +227,8 @@ class Lanes:
             self._unseen_since = self._clock.steady()
 
     def _is_in_turn(self, free: int) -> bool:
-        """Claims for deliveries take turns with claims for work where many deliveries wait: those
-        that are put off at once would keep others waiting behind them."""
+        """Return whether it is the turn of deliveries, which alternate with work while many wait:
+        those that are put off at once would keep others waiting behind them."""
         return self._more_aside and (free == 0 or not self._was_aside)
 
     def _unseen_for(self) -> float:

@@ -74,7 +74,7 @@ class Executor:
 
 
 class ClaimedTask:
-    """A task under our lease, and the one door through which its record is moved."""
+    """A task under our lease, and the only way to write its record."""
 
     __slots__ = ("claimed", "executor", "running", "stored_stages", "task")
 
@@ -287,7 +287,7 @@ class TaskExecution(ClaimedTask):
         return None
 
     def data_is_outside_checkpoint(self) -> bool:
-        """Return whether the data is beside the record, as before the first checkpoint."""
+        """Return whether the data is outside a checkpoint, as before the first one."""
         return self.task.status is Status.ROLLING_BACK or self.task.last_completed < 0
 
     def can_undo(self) -> bool:

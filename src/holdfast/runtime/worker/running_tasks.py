@@ -30,7 +30,7 @@ POLL_SECONDS = 0.1
 
 
 class LeaseGone(Exception):
-    """The task is another's now. Nothing more may be written."""
+    """Another worker may hold the task now, so nothing more may be written here."""
 
 
 class Stop(StrEnum):
@@ -39,7 +39,7 @@ class Stop(StrEnum):
 
 
 class RunningTask:
-    """The heartbeat reads and writes this from its own thread; each field is set whole."""
+    """A task under our lease. The heartbeat's thread reads and sets its fields, each as a whole."""
 
     renew_until = inf  # a hung stage must lose its lease
     ends = inf  # when the stage that runs is interrupted
@@ -151,7 +151,7 @@ class RunningTask:
                 self.run.get_loop().call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
-        """A drain interrupts the user's code only: a commit that was begun is awaited."""
+        """Interrupt the run; a drain interrupts only the user's code, and awaits a commit."""
         if self.stop is Stop.LEASE_LOST or self.in_stage:
             self.interrupt()
 
