@@ -13,10 +13,12 @@ from tests.docs.test_requirements import BY_ID, IDS, TEST
 from tests.support.requirement_defects import DEFECTS, Defect
 from tests.support.source_tree import ROOT, project_files
 
-CONTRACT_RUNS = {  # the defects of stores are in the memory store
-    "contract/trigger": "tests/stores/memory/test_memory_plans.py",
-    "contract/records": "tests/stores/memory/test_memory_plans.py",
-    "contract/": "tests/stores/memory/test_memory.py",
+CONTRACT_RUN = "tests/stores/memory/test_contract.py"  # the defects of stores are in this store
+CONTRACT_CLASSES = {
+    "contract/triggers": "TestMemoryTriggers",
+    "contract/plans": "TestMemoryPlans",
+    "contract/records": "TestMemoryTriggers",
+    "contract/": "TestMemory",
 }
 TEST_FAILED = 1  # pytest's exit code; 2 and more: it did not come to run the test
 
@@ -55,8 +57,8 @@ def copied(tree: Path) -> Path:
 
 def outcome(test: str, tree: Path) -> int:
     path, _, name = test.partition("::")
-    runs = next((file for start, file in CONTRACT_RUNS.items() if path.startswith(start)), None)
-    selected = [runs, "-k", name.rpartition("::")[2]] if runs else [test]
+    runs = next((name for start, name in CONTRACT_CLASSES.items() if path.startswith(start)), None)
+    selected = [f"{CONTRACT_RUN}::{runs}", "-k", name.rpartition("::")[2]] if runs else [test]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *selected],
         cwd=tree,

@@ -65,14 +65,14 @@ DEFECTS = (
         MEMORY_STATE,
         '        self.log((event,), request="")\n',
         "",
-        "contract/tasks/apply.py::Applying::test_events_follow_the_versions_without_a_gap",
+        "contract/tasks/apply.py::ApplyContract::test_events_follow_the_versions_without_a_gap",
     ),
     Defect(
         "P6",
         MEMORY_STATE,
         "            if task.settled:\n                tenant.active = None\n",
         "            tenant.active = None\n",
-        "contract/tasks/tenant_queue.py::TenantQueues::"
+        "contract/tasks/tenant_lock.py::TenantLock::"
         "test_a_task_that_rests_unsettled_stays_active_without_the_lock",
     ),
     Defect(
@@ -81,7 +81,7 @@ DEFECTS = (
         "        return tenant is not None and tenant.active != task.id and not "
         "self.line_is_open(tenant)",
         "        return False",
-        "contract/tasks/claim.py::Claiming::test_concurrent_claimers_get_one_task_of_a_tenant",
+        "contract/tasks/claim.py::ClaimContract::test_concurrent_claimers_get_one_task_of_a_tenant",
     ),
     Defect(
         "P8",
@@ -213,7 +213,7 @@ DEFECTS = (
         MEMORY_TASKS,
         "        return task.lease is not None and task.lease.id == transition.lease",
         "        return True",
-        "contract/tasks/apply.py::Applying::test_a_write_with_another_lease_is_stale",
+        "contract/tasks/apply.py::ApplyContract::test_a_write_with_another_lease_is_stale",
     ),
     Defect(
         "S4",
@@ -227,7 +227,7 @@ DEFECTS = (
         MEMORY_STATE,
         "            if tenant.line and self.line_is_open(tenant):\n",
         "            if tenant.line and not task.settled and self.line_is_open(tenant):\n",
-        "contract/tasks/tenant_queue.py::TenantQueues::test_the_line_goes_on_when_its_task_has_settled",
+        "contract/tasks/tenant_line.py::TenantLines::test_the_line_goes_on_when_its_task_has_settled",
     ),
     Defect(
         "S6",
@@ -267,7 +267,7 @@ DEFECTS = (
         OPERATE,
         "            before=before,\n            after=after,\n",
         "            before=after,\n            after=after,\n",
-        "contract/tasks/requests.py::Requesting::test_what_was_done_is_audited_with_the_transition",
+        "contract/tasks/requests.py::RequestContract::test_what_was_done_is_audited_with_the_transition",
     ),
     Defect(
         "S11",
@@ -288,7 +288,7 @@ DEFECTS = (
         MEMORY_TRIGGERS,
         "            return [trigger for at, trigger in self._free() if at <= due_by][:limit]",
         "            return [trigger for at, trigger in self._free() if at < due_by][:limit]",
-        "contract/triggers/leases.py::TriggerLeasing::"
+        "contract/triggers/leases.py::TriggerLeaseContract::"
         "test_what_is_due_is_found_up_to_and_with_the_moment",
     ),
     Defect(
@@ -303,7 +303,7 @@ DEFECTS = (
         MEMORY_TRIGGERS,
         "            retry_count=trigger.retry_count + lapsed,\n",
         "",
-        "contract/triggers/leases.py::TriggerLeasing::"
+        "contract/triggers/leases.py::TriggerLeaseContract::"
         "test_a_lapsed_lease_is_taken_over_and_counts_as_a_failed_try",
     ),
     Defect(
@@ -320,7 +320,7 @@ DEFECTS = (
         MEMORY_TRIGGERS,
         "        after = with_last_task(change, tasks)\n        self._put(after)\n",
         "        after = with_last_task(change, tasks)\n",
-        "contract/triggers/changes.py::Firing::test_firing_makes_the_task_and_moves_the_trigger_on",
+        "contract/triggers/changes.py::FireContract::test_firing_makes_the_task_and_moves_the_trigger_on",
     ),
     Defect(
         "T6",
@@ -334,14 +334,14 @@ DEFECTS = (
         "src/holdfast/stores/triggers.py",
         "            self._check_id(change.after.id)\n",
         "            pass\n",
-        "contract/triggers/saves.py::TriggerSaving::test_an_id_outside_its_alphabet_is_refused",
+        "contract/triggers/saves.py::TriggerSaveContract::test_an_id_outside_its_alphabet_is_refused",
     ),
     Defect(
         "T8",
         MEMORY_TRIGGERS,
         "        return sorted(free, key=lambda pair: (pair[0], pair[1].id))",
         "        return free",
-        "contract/triggers/leases.py::TriggerLeasing::test_the_earliest_is_found_first",
+        "contract/triggers/leases.py::TriggerLeaseContract::test_the_earliest_is_found_first",
     ),
     Defect(
         "Q1",

@@ -14,7 +14,7 @@ from holdfast.domain.task.task import Lease, Task
 from holdfast.domain.task.transition import Outcome, Submission, Transition
 from holdfast.ports import Claimed, Due, Kept, Renewal, Switch, Topic
 from holdfast.stores.memory.admin import MemoryAdmin
-from holdfast.stores.memory.state import MemoryState, TenantQueue
+from holdfast.stores.memory.state import MemoryState, MemoryTenantLine
 from holdfast.stores.memory.tasks import MemoryTasks
 from verify.mutants.mutant import mutant
 
@@ -60,7 +60,7 @@ def line_never_woken(_: Real, state: MemoryState, task: Task) -> None:
 
 
 @mutant(MemoryState, "line_is_open")
-def hold_ignored(_: Real, state: MemoryState, tenant: TenantQueue) -> bool:
+def hold_ignored(_: Real, state: MemoryState, tenant: MemoryTenantLine) -> bool:
     """The line opens over a task that rests and holds it."""
     return tenant.active is None or state.tasks[tenant.active].place in RESTING
 

@@ -1,20 +1,14 @@
-"""The reference store passes the contract that all stores pass."""
+"""The memory store alone: it is not durable, forgets tenants, and has a doctor and signals."""
 
 import asyncio
 
 from msgspec.structs import replace
 
-from holdfast.ports import Clock, Store, Topic
+from holdfast.ports import Topic
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.signals import Signals
 from holdfast.testing.clock import ManualClock
-from holdfast.testing.contract import StoreContract
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
-
-
-class TestMemory(StoreContract):
-    async def open(self, clock: Clock) -> Store:
-        return MemoryStore(clock)
 
 
 async def test_a_store_in_memory_says_that_it_is_not_durable() -> None:

@@ -57,7 +57,9 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     until: float
 
 
-class TenantQueue(msgspec.Struct, kw_only=True):
+class MemoryTenantLine(msgspec.Struct, kw_only=True):
+    """A tenant's line, with its active task, its fence and its parked tasks."""
+
     active: str | None = None
     fence: int = 0
     tasks: int = 0  # of any status: with the last one the tenant is forgotten
@@ -88,7 +90,7 @@ class MemoryState:
         self.keys: dict[tuple[str | None, str], str] = {}
         self.ready: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.taken_back: defaultdict[str, dict[str, int]] = defaultdict(dict)  # id, order
-        self.tenants: defaultdict[str, TenantQueue] = defaultdict(TenantQueue)
+        self.tenants: defaultdict[str, MemoryTenantLine] = defaultdict(MemoryTenantLine)
         self.workers: dict[str, tuple[Beat, float]] = {}
         self.claims: dict[str, tuple[str, list[Claimed]]] = {}
         self.base = Anchor()  # what the oldest link hangs on
@@ -183,7 +185,7 @@ class MemoryState:
         tenant = self.tenants.get(task.tenant) if task.tenant is not None else None
         return tenant is not None and tenant.active != task.id and not self.line_is_open(tenant)
 
-    def line_is_open(self, tenant: TenantQueue) -> bool:
+    def line_is_open(self, tenant: MemoryTenantLine) -> bool:
         if tenant.active is None:
             return True
         active = self.tasks[tenant.active]

@@ -26,7 +26,7 @@ from holdfast.ports import (
 )
 from holdfast.stores import codec
 from holdfast.stores.memory import plans, triggers
-from holdfast.stores.memory.state import MemoryState, TenantQueue
+from holdfast.stores.memory.state import MemoryState, MemoryTenantLine
 
 
 class MemoryViews:
@@ -91,7 +91,7 @@ class MemoryViews:
             return [self._tenant_view(name, line_limit) for name in names]
 
     def _tenant_view(self, name: str, line_limit: int) -> TenantView:
-        tenant = self._state.tenants.get(name, TenantQueue())
+        tenant = self._state.tenants.get(name, MemoryTenantLine())
         active = self._state.tasks.get(tenant.active) if tenant.active else None
         return TenantView(
             tenant=name,

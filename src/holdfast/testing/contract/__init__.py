@@ -15,23 +15,24 @@ from __future__ import annotations
 
 from holdfast.testing.contract.admin.audit import AuditChain
 from holdfast.testing.contract.admin.retention import Retention
-from holdfast.testing.contract.admin.switches import Switching
+from holdfast.testing.contract.admin.switches import SwitchContract
 from holdfast.testing.contract.admin.tenant_holds import TenantHolds
 from holdfast.testing.contract.durability import Durability, OperatingDurability
 from holdfast.testing.contract.tasks.amendments import Amendments
-from holdfast.testing.contract.tasks.apply import Applying
+from holdfast.testing.contract.tasks.apply import ApplyContract
 from holdfast.testing.contract.tasks.bodies import StoredBodies
-from holdfast.testing.contract.tasks.claim import Claiming
+from holdfast.testing.contract.tasks.claim import ClaimContract
 from holdfast.testing.contract.tasks.due_times import DueTimes
 from holdfast.testing.contract.tasks.follow_up_tasks import FollowUpTasks
-from holdfast.testing.contract.tasks.insert import Inserting
-from holdfast.testing.contract.tasks.leases import Leasing
-from holdfast.testing.contract.tasks.names import Naming
+from holdfast.testing.contract.tasks.insert import InsertContract
+from holdfast.testing.contract.tasks.leases import LeaseContract
+from holdfast.testing.contract.tasks.names import NameContract
 from holdfast.testing.contract.tasks.outages import Outages
-from holdfast.testing.contract.tasks.requests import Requesting
-from holdfast.testing.contract.tasks.signals import Signalling
+from holdfast.testing.contract.tasks.requests import RequestContract
+from holdfast.testing.contract.tasks.signals import SignalContract
 from holdfast.testing.contract.tasks.superseded import SupersededTasks
-from holdfast.testing.contract.tasks.tenant_queue import TenantQueues
+from holdfast.testing.contract.tasks.tenant_line import TenantLines
+from holdfast.testing.contract.tasks.tenant_lock import TenantLock
 from holdfast.testing.contract.tasks.unreleased import UnreleasedTasks
 from holdfast.testing.contract.views.measures import Measures
 from holdfast.testing.contract.views.reads import TaskReads
@@ -41,26 +42,27 @@ __all__ = ["DurableStoreContract", "StoreContract"]
 
 
 class StoreContract(
-    Inserting,
-    Claiming,
-    Applying,
-    Requesting,
+    InsertContract,
+    ClaimContract,
+    ApplyContract,
+    RequestContract,
     FollowUpTasks,
     StoredBodies,
     Amendments,
-    Leasing,
+    LeaseContract,
     DueTimes,
-    TenantQueues,
+    TenantLines,
+    TenantLock,
     UnreleasedTasks,
     SupersededTasks,
     Retention,
     TaskReads,
-    Signalling,
-    Switching,
+    SignalContract,
+    SwitchContract,
     TenantHolds,
     AuditChain,
     Measures,
-    Naming,
+    NameContract,
     Outages,
     RunHistory,
 ):

@@ -12,7 +12,7 @@ from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.plan_driver import PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import FOLLOWERS, StoreDriver
-from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
+from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowUpContract
 from holdfast.testing.contract.plans.follow_up_tasks import follower as follower_of
 from holdfast.testing.contract.tasks.follow_up_tasks import FollowUpTasks
 from tests.support.redis.redis_stores import on_partitions, partitioned_cluster
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-class TestFollowing(FollowUpTasks, PlanFollowing):
+class TestFollowing(FollowUpTasks, PlanFollowUpContract):
     url: str
     namespace: str
 

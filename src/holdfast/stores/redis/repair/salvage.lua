@@ -4,7 +4,7 @@
 -- may lack anything, so it is looked for in every place. One that has ended (it comes with what is
 -- good of it) stays so: only the rest is put aside.
 -- uses: grave lists numbers server foreign_keys record time active_task write_batch error_index
---   event_log tenant_lock transition_counts record_changes tenant_queue
+--   event_log tenant_lock transition_counts record_changes tenant_line
 -- keys: back by_day by_error by_plan by_status by_tenant ckpt ckpt_meta damaged events key_of
 --   leases line meta resting retry saved settled stream suspended task
 -- constants: GROUP PLACE.later PLACE.leased PLACE.line PLACE.parked PLACE.ready PLACE.settled

@@ -20,7 +20,7 @@ from holdfast.testing.contract.tasks.signals import expect_signal
 INTAKE, CLAIMING, DRAIN = Switch.INTAKE, Switch.CLAIMING, Switch.DRAIN
 
 
-class Switching(Contract):
+class SwitchContract(Contract):
     async def test_no_switch_is_thrown_in_a_new_store(self) -> None:
         assert list(await self.switches.settings()) == []
 

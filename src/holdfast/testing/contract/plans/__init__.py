@@ -12,16 +12,18 @@ from __future__ import annotations
 from holdfast.domain.plan.plan import Plan
 from holdfast.testing.contract.drivers.record_driver import RecordDriver
 from holdfast.testing.contract.durability import PlanDurability
-from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowing
-from holdfast.testing.contract.plans.leases import PlanLeasing
+from holdfast.testing.contract.plans.follow_up_tasks import PlanFollowUpContract
+from holdfast.testing.contract.plans.leases import PlanLeaseContract
 from holdfast.testing.contract.plans.reads import PlanReads
-from holdfast.testing.contract.plans.writes import PlanWriting
+from holdfast.testing.contract.plans.writes import PlanWriteContract
 from holdfast.testing.contract.records import RecordContract
 
 __all__ = ["DurablePlanStoreContract", "PlanStoreContract"]
 
 
-class PlanStoreContract(RecordContract, PlanWriting, PlanFollowing, PlanLeasing, PlanReads):
+class PlanStoreContract(
+    RecordContract, PlanWriteContract, PlanFollowUpContract, PlanLeaseContract, PlanReads
+):
     """Derive a test class from it and implement ``open``."""
 
     @property

@@ -52,7 +52,7 @@ def with_follower(driver: StoreDriver, change: PlanChange, **fields: Any) -> Pla
     return replace(change, follows=(follower(driver, change.after, **fields),))
 
 
-class PlanFollowing(Contract):
+class PlanFollowUpContract(Contract):
     @pytest.mark.parametrize("decide", DECISIONS)
     async def test_a_task_that_follows_comes_with_the_change(self, decide: Decide) -> None:
         change = with_follower(self.driver, await decide(self.plans), payload={"of": 1})

@@ -13,7 +13,7 @@ from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
 from holdfast.testing.contract.tasks.signals import expect_signal
 
 
-class PlanLeasing(Contract):
+class PlanLeaseContract(Contract):
     async def test_a_plan_is_handed_out_with_a_lease_in_the_same_version(self) -> None:
         ready = await self.plans.ready()
         plan = await self.plans.take_one("d-1")

@@ -29,7 +29,7 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, COMPLETED, FAILED, tasks_of
 
 
-class PlanWriting(Contract):
+class PlanWriteContract(Contract):
     @pytest.mark.parametrize("rule", [None, FailureRate(0.05), FailureCount(3)])
     async def test_a_plan_is_found_as_it_was_created(self, rule: HaltRule | None) -> None:
         plan = self.plans.build(

@@ -36,7 +36,7 @@ async def handed_back(task: Task, *, now: float) -> Transition:
     return decide.give_back(task, "stopping", now=now, interrupted=False)
 
 
-class Applying(Contract):
+class ApplyContract(Contract):
     async def test_a_transition_writes_the_record_that_was_decided(self, task: Task) -> None:
         transition = await self.driver.done(task)
         after = await self.driver.commit(transition)

@@ -12,7 +12,7 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, patience
 
 
-class Claiming(Contract):
+class ClaimContract(Contract):
     async def test_tasks_are_handed_out_first_in_first_out(self) -> None:
         ids = await self.driver.submit_many(5)
         assert await self.driver.claim_ids(limit=2) == ids[:2]

@@ -32,7 +32,7 @@ SUBMITTED: dict[str, Any] = {
 }
 
 
-class Inserting(Contract):
+class InsertContract(Contract):
     async def test_an_inserted_task_is_ready_in_its_queue(self) -> None:
         submission = self.driver.submission(payload={"to": "x"})
         assert await self.driver.insert(submission) == [Inserted(submission.task.id)]

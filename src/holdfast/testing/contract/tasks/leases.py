@@ -13,7 +13,7 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, beat
 
 
-class Leasing(Contract):
+class LeaseContract(Contract):
     async def test_a_renewed_lease_lasts_longer(self, task: Task) -> None:
         for _ in range(5):
             self.clock.advance(LEASE_SECONDS - 1)

@@ -23,7 +23,7 @@ NAMES = {
 }
 
 
-class Naming(Contract):
+class NameContract(Contract):
     @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
     async def test_a_task_is_found_by_names_in_any_script(self, name: str) -> None:
         type_, stages, queue = "工作流.升级", ("快照", "迁移", "核对"), "队列-1"

@@ -14,7 +14,7 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER
 
 
-class Requesting(Contract):
+class RequestContract(Contract):
     @pytest.mark.parametrize(
         ("command", "flag", "event"),
         [

@@ -29,7 +29,7 @@ CASES = [
 ]
 
 
-class Signalling(Contract):
+class SignalContract(Contract):
     @pytest.mark.parametrize(("topic", "act"), CASES)
     async def test_what_came_after_the_ticket_ends_the_wait(self, topic: Topic, act: Act) -> None:
         async with expect_signal(self.store, topic, waiters=0):

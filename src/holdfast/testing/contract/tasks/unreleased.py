@@ -15,7 +15,7 @@ from holdfast.domain.task.task import Task
 from holdfast.domain.task.transition import Applied, Busy, Stale, Transition
 from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
-from holdfast.testing.contract.tasks.tenant_queue import SETTLED, UNSETTLED
+from holdfast.testing.contract.tasks.tenant_line import SETTLED, UNSETTLED
 
 
 def unless_busy(driver: StoreDriver, task: Task, command: Command = Command.RELEASE) -> Transition:

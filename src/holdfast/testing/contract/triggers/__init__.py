@@ -20,14 +20,16 @@ from holdfast.domain.trigger.trigger import Trigger
 from holdfast.testing.contract.drivers.record_driver import RecordDriver
 from holdfast.testing.contract.durability import TriggerDurability
 from holdfast.testing.contract.records import RecordContract
-from holdfast.testing.contract.triggers.changes import Firing, FiringInOneStep
-from holdfast.testing.contract.triggers.leases import TriggerLeasing
-from holdfast.testing.contract.triggers.saves import TriggerSaving
+from holdfast.testing.contract.triggers.changes import FireContract, OneStepFireContract
+from holdfast.testing.contract.triggers.leases import TriggerLeaseContract
+from holdfast.testing.contract.triggers.saves import TriggerSaveContract
 
 __all__ = ["DurableTriggerStoreContract", "SeparateTriggerStoreContract", "TriggerStoreContract"]
 
 
-class SeparateTriggerStoreContract(RecordContract, TriggerSaving, TriggerLeasing, Firing):
+class SeparateTriggerStoreContract(
+    RecordContract, TriggerSaveContract, TriggerLeaseContract, FireContract
+):
     """The suite of a store of triggers whose tasks are kept elsewhere."""
 
     @property
@@ -35,7 +37,7 @@ class SeparateTriggerStoreContract(RecordContract, TriggerSaving, TriggerLeasing
         return self.triggers
 
 
-class TriggerStoreContract(SeparateTriggerStoreContract, FiringInOneStep):
+class TriggerStoreContract(SeparateTriggerStoreContract, OneStepFireContract):
     """Derive a test class from it and implement ``open``."""
 
 

@@ -30,7 +30,7 @@ from holdfast.testing.contract.tasks.signals import expect_signal
 Act = Callable[[TriggerDriver], Awaitable[object]]
 
 
-class Firing(Contract):
+class FireContract(Contract):
     async def test_firing_makes_the_task_and_moves_the_trigger_on(self) -> None:
         await self.triggers.save_due()
         leased = await self.triggers.take_one()
@@ -252,7 +252,7 @@ class Firing(Contract):
             await act
 
 
-class FiringInOneStep(Contract):
+class OneStepFireContract(Contract):
     """The contract of stores that keep triggers and tasks in one database."""
 
     async def test_the_tasks_of_a_change_are_made_all_or_none(self, leased: Trigger) -> None:

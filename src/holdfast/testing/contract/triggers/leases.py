@@ -13,7 +13,7 @@ from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS
 RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
 
-class TriggerLeasing(Contract):
+class TriggerLeaseContract(Contract):
     async def test_what_is_due_is_found_up_to_and_with_the_moment(self) -> None:
         trigger = await self.triggers.save(due_in=10)
         at = self.clock.now() + 10

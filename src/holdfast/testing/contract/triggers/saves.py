@@ -35,7 +35,7 @@ SCHEDULES: list[Schedule] = [
 RESTING = sorted(frozenset(TriggerStatus) - PENDING)
 
 
-class TriggerSaving(Contract):
+class TriggerSaveContract(Contract):
     async def test_a_trigger_is_found_as_it_was_saved(self) -> None:
         now = self.clock.now()
         saved = await self.triggers.save(

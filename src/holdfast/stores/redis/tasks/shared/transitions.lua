@@ -4,7 +4,7 @@
 -- record is that, and need not be read.
 -- uses: lists numbers server foreign_keys full_memory record request_log time write_bodies
 --   write_batch burial error_index event_log queue_entry status_index tenant_lock
---   transition_counts departure tenant_queue
+--   transition_counts departure tenant_line
 -- keys: by_error ckpt ckpt_meta kept key_of leases payload retry saved settled stages suspended
 --   task tombstone
 -- constants: NEXT.gone NEXT.later NEXT.ready NEXT.settled NEXT.stay PLACE.later PLACE.leased

@@ -1,4 +1,4 @@
-"""SQLite passes the contracts of stores of triggers and of plans."""
+"""SQLite stores for the contracts: each test has a file of its own."""
 
 from pathlib import Path
 
@@ -6,8 +6,6 @@ import pytest
 
 from holdfast.ports import Clock, Store
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.testing.contract.plans import DurablePlanStoreContract
-from holdfast.testing.contract.triggers import DurableTriggerStoreContract
 
 
 class OnAFile:
@@ -21,11 +19,3 @@ class OnAFile:
         store = SqliteStore(self.path, clock)
         await store.open()
         return store
-
-
-class TestTriggers(OnAFile, DurableTriggerStoreContract):
-    pass
-
-
-class TestPlans(OnAFile, DurablePlanStoreContract):
-    pass

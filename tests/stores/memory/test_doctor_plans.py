@@ -1,28 +1,15 @@
-"""The reference store passes the contracts of triggers and of plans."""
+"""The doctor of the memory store finds triggers and plans that disagree with themselves."""
 
 import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.domain.trigger.trigger import TriggerStatus
-from holdfast.ports import Clock, Store
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, FAILED, PlanStoreDriver
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.drivers.trigger_driver import TriggerDriver
-from holdfast.testing.contract.plans import PlanStoreContract
-from holdfast.testing.contract.triggers import TriggerStoreContract
-
-
-class TestMemoryTriggers(TriggerStoreContract):
-    async def open(self, clock: Clock) -> Store:
-        return MemoryStore(clock)
-
-
-class TestMemoryPlans(PlanStoreContract):
-    async def open(self, clock: Clock) -> Store:
-        return MemoryStore(clock)
 
 
 @pytest.fixture
