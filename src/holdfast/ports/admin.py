@@ -33,6 +33,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     mended: bool
 
+    def __str__(self) -> str:
+        where = f", task {self.task_id}" if self.task_id else ""
+        return f"{self.invariant}{where}: {self.message}{' (repaired)' if self.mended else ''}"
+
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """A setting of the store that decides what a crash may cost, checked at the start and later."""

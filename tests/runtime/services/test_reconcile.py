@@ -43,7 +43,7 @@ async def test_a_task_that_fell_out_of_its_queue_is_put_back(
     assert await bench.driver.claim_ids() == []
     with caplog.at_level(logging.WARNING):
         await pruner(bench, reconcile_seconds=3600).tick()
-    assert f"I1 {task.id} is ready and not in its queue (mended)" in caplog.text
+    assert f"I1, task {task.id}: the task is ready but not in its queue (repaired)" in caplog.text
     assert await bench.driver.claim_ids() == [task.id]
 
 

@@ -36,9 +36,9 @@ async def found(store: MemoryStore) -> str:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"trigger_at": None}, "is PENDING and waits for no time"),
-        ({"status": TriggerStatus.PROCESSING}, "is PROCESSING and nobody's"),
-        ({"lease_until": 5.0}, "is nobody's until 5.0"),
+        ({"trigger_at": None}, "is PENDING, but has no fire time"),
+        ({"status": TriggerStatus.PROCESSING}, "is PROCESSING, but has the owner None"),
+        ({"lease_until": 5.0}, "has the owner None and a lease until 5.0"),
     ],
 )
 async def test_the_doctor_finds_a_trigger_that_does_not_agree_with_itself(
@@ -56,7 +56,7 @@ async def test_the_doctor_finds_a_plan_whose_counts_are_not_those_of_its_members
     plan = await plans.drive(await plans.start(waves=(1, 4)), moves={0: ADMITTED, 2: ADMITTED})
     assert not await store.admin.doctor(fix=False, limit=10)
     store.plans._state.plans[plan.id].members[2] = FAILED
-    says = "counts {'admitted': 1} in wave 1, its members are {'failed': 1}"
+    says = "counts {'admitted': 1} in wave 1, but its members are {'failed': 1}"
     assert await found(store) == f"plan {plan.id} {says}"
 
 
@@ -66,7 +66,7 @@ async def test_the_doctor_finds_a_leased_plan_that_nobody_would_take_over(
     plan = await plans.start()
     assert plan.lease is not None
     store.plans._state.plans[plan.id].due = None
-    says = f"is leased until {plan.lease.until} and looked at never"
+    says = f"is leased until {plan.lease.until}, but is never due"
     assert await found(store) == f"plan {plan.id} {says}"
 
 
@@ -75,4 +75,4 @@ async def test_the_doctor_finds_a_settled_plan_that_somebody_would_look_at(
 ) -> None:
     plan = await plans.drive(await plans.start(), status=PlanStatus.COMPLETED)
     store.plans._state.plans[plan.id].due = 0.0
-    assert await found(store) == f"plan {plan.id} has settled and is looked at again"
+    assert await found(store) == f"plan {plan.id} has settled, but is due at 0.0"

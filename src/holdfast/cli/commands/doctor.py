@@ -62,7 +62,7 @@ def _repair_entry(session: Session, health: Health) -> Audit:
         by=session.operator(""),
         at=session.now,
         before="",
-        after=f"{count(mended, 'finding')} mended",
+        after=f"{count(mended, 'finding')} repaired",
     )
 
 
@@ -90,9 +90,9 @@ def _print(health: Health, now: float) -> None:
         style = None if check.good else "yellow"
         item("setting", f"{check.name}: {marked}{check.message}", style=style)
     for finding in health.findings:
-        mended = " (mended)" if finding.mended else ""
+        repaired = " (repaired)" if finding.mended else ""
         where = f"task {finding.task_id}: " if finding.task_id else ""
-        item(finding.invariant, f"{where}{finding.message}{mended}")
+        item(finding.invariant, f"{where}{finding.message}{repaired}")
     for message in health.stuck:
         item("stuck", message)
     for message in health.waiting:

@@ -50,13 +50,7 @@ class Pruner:
                     break
         if self._reconcile_seconds > 0:
             for finding in await self._reconcile():
-                log.warning(
-                    "%s %s %s%s",
-                    finding.invariant,
-                    finding.task_id or "-",
-                    finding.message,
-                    " (mended)" if finding.mended else "",
-                )
+                log.warning("doctor finding %s", finding)
 
     async def _reconcile(self) -> Sequence[Finding]:
         every = self._reconcile_seconds

@@ -118,8 +118,8 @@ class MemoryAdmin:
         return findings
 
     async def checks(self) -> Sequence[Check]:
-        says = "nothing is kept across a restart of this process"
-        return [Check(name="persistence", good=False, message=says)]
+        message = "nothing is kept across a restart of this process"
+        return [Check(name="persistence", good=False, message=message)]
 
     # -- measures
 

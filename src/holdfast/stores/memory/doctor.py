@@ -1,13 +1,15 @@
-"""Do the memory store's records, queues, lines and keys agree?"""
+"""The doctor of the memory store checks that records, queues, lines and keys agree."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
-from holdfast.domain.task.placement import ACTIVE, STOPPED, Place, fits
+from holdfast.domain.task.placement import ACTIVE, Place
 from holdfast.domain.task.stages import describe_mismatch
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
+from holdfast.stores import findings
 from holdfast.stores.memory import plans, triggers
 from holdfast.stores.memory.state import MemoryState
 
@@ -15,9 +17,9 @@ from holdfast.stores.memory.state import MemoryState
 def examine(state: MemoryState) -> list[Finding]:
     """Return everything that does not agree."""
     found = [
-        Finding(invariant=invariant, task_id=task_id, message=says, mended=False)
+        Finding(invariant=invariant, task_id=task.id, message=message, mended=False)
         for task in state.tasks.values()
-        for invariant, task_id, says in _of_task(state, task)
+        for invariant, message in _of_task(state, task)
     ]
     running = Counter(
         task.tenant for task in state.tasks.values() if task.place is Place.LEASED and task.tenant
@@ -27,36 +29,32 @@ def examine(state: MemoryState) -> list[Finding]:
         for tenant, n in running.items()
         if n > 1
     ]
-    return found + _beside_the_tasks(state)
+    messages = [*triggers.examine(state), *plans.examine(state)]
+    return found + [
+        Finding(invariant="I11", task_id=None, message=message, mended=False)
+        for message in messages
+    ]
 
 
-def _beside_the_tasks(state: MemoryState) -> list[Finding]:
-    said = [f"trigger {trigger_id} {says}" for trigger_id, says in triggers.examine(state)]
-    said += [f"plan {plan_id} {says}" for plan_id, says in plans.examine(state)]
-    return [Finding(invariant="I11", task_id=None, message=says, mended=False) for says in said]
-
-
-def _of_task(state: MemoryState, task: Task) -> list[tuple[str, str, str]]:
-    said = []
+def _of_task(state: MemoryState, task: Task) -> Iterator[tuple[str, str]]:
+    """Yield each invariant that is broken by a task, with a message."""
     queued = state.is_queued(task)
     tenant = state.tenants[task.tenant] if task.tenant else None
     lined = tenant is not None and (task.order, task.id) in tenant.line
-    if not fits(task.status, task.place):
-        said.append(("I1", task.id, f"is {task.place} and {task.status}"))
+    if wrong := findings.wrong_status(task):
+        yield "I1", wrong
     if queued != (task.place is Place.READY):
-        said.append(("I1", task.id, f"is {task.place} and {'in' if queued else 'not in'} a queue"))
+        yield "I1", findings.wrong_index(task, "a queue", is_in=queued)
     if lined != (task.place is Place.LINE):
-        said.append(("I1", task.id, f"is {task.place} and {'in' if lined else 'not in'} a line"))
+        yield "I1", findings.wrong_index(task, "a line", is_in=lined)
     if (task.lease is not None) != (task.place is Place.LEASED):
-        said.append(("I3", task.id, f"is {task.place} with lease {task.lease}"))
+        yield "I3", f"the task is {task.place} and has the lease {task.lease}"
     if (task.settled_at is not None) != (task.place is Place.SETTLED):
-        said.append(("I1", task.id, f"is {task.place} with settled_at {task.settled_at}"))
+        yield "I1", f"the task is {task.place} and settled at {task.settled_at}"
     if task.place in ACTIVE and tenant and tenant.active != task.id:
-        said.append(("I2", task.id, f"is {task.place} but {tenant.active} is active"))
-    if task.pause_requested and task.place in STOPPED:
-        said.append(("I14", task.id, "rests with a pause still asked for"))
+        yield "I2", f"the task is {task.place}, but {tenant.active} is active for {task.tenant}"
+    yield from findings.broken_rules(task)
     if wrong := describe_mismatch(task, [*state.bodies[task.id].stages.values()]):
-        said.append(("I7", task.id, f"its record {wrong}"))
+        yield "I7", findings.wrong_stages(wrong)
     if task.key is not None and state.keys.get((task.tenant, task.key)) != task.id:
-        said.append(("I10", task.id, f"does not own its key {task.key}"))
-    return said
+        yield "I10", f"the task's key {task.key} does not belong to it"

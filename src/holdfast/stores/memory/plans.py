@@ -1,9 +1,9 @@
-"""Plans in memory: every look scans, every step is one under the lock."""
+"""Plans in memory: every read scans all records; every write holds the lock."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
@@ -12,7 +12,6 @@ from holdfast.domain import names
 from holdfast.domain.plan.events import PlanEvent
 from holdfast.domain.plan.plan import (
     WAITING,
-    Counts,
     Member,
     MemberState,
     Plan,
@@ -26,7 +25,7 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.domain.task.task import Lease
 from holdfast.ports import DuePlans, PlanPage, Topic
-from holdfast.stores import codec
+from holdfast.stores import codec, findings
 from holdfast.stores.memory.state import MemoryState, PlanShelf
 
 
@@ -209,35 +208,27 @@ def _mark(plan: Plan) -> tuple[float, str]:
     return plan.created_at, plan.id
 
 
-def _faults(shelf: PlanShelf) -> list[str]:
-    plan, said = shelf.plan, []
-    there = [Counter[MemberState]() for _ in plan.waves]
+def _faults(shelf: PlanShelf) -> Iterator[str]:
+    plan = shelf.plan
+    members = [Counter[MemberState]() for _ in plan.waves]
     for index, member in shelf.members.items():
-        there[plan.wave_of(index)][member.state] += 1
-    for wave, (counts, members) in enumerate(zip(plan.counts, there, strict=True)):
-        if _plain(counts) != _plain(members):
-            said.append(
-                f"counts {_plain(counts)} in wave {wave}, its members are {_plain(members)}"
-            )
+        members[plan.wave_of(index)][member.state] += 1
+    yield from findings.wrong_waves(plan, members)
     if plan.lease is not None and shelf.due != plan.lease.until:
-        when = "never" if shelf.due is None else shelf.due
-        said.append(f"is leased until {plan.lease.until} and looked at {when}")
+        due = "is never due" if shelf.due is None else f"is due at {shelf.due}"
+        yield f"plan {plan.id} is leased until {plan.lease.until}, but {due}"
     if plan.settled_at is not None and shelf.due is not None:
-        said.append("has settled and is looked at again")
-    return said
+        yield f"plan {plan.id} has settled, but is due at {shelf.due}"
 
 
-def _plain(counts: Counts) -> dict[str, int]:
-    return {str(state): n for state, n in counts.items() if n}
-
-
-def next_look_seconds(state: MemoryState) -> float | None:
-    """Return the seconds until the first plan is to be looked at; below 0: it is late."""
+def next_due_seconds(state: MemoryState) -> float | None:
+    """Return the seconds until the first plan is due; below 0: it is late."""
     dues = (shelf.due for shelf in state.plans.values() if shelf.due is not None)
     first = min(dues, default=None)
     return None if first is None else first - state.now()
 
 
-def examine(state: MemoryState) -> list[tuple[str, str]]:
-    """Return what does not agree: the id of the plan, and what is wrong with it."""
-    return [(s.plan.id, says) for s in state.plans.values() for says in _faults(s)]
+def examine(state: MemoryState) -> Iterator[str]:
+    """Yield a message for each fact of a plan that does not agree with another."""
+    for shelf in state.plans.values():
+        yield from _faults(shelf)

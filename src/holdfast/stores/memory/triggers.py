@@ -1,9 +1,9 @@
-"""Triggers in memory, beside the tasks: every look scans, every step is one under the lock."""
+"""Triggers in memory: every read scans all records; every write holds the lock."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from holdfast.domain.trigger.trigger import (
     with_last_task,
 )
 from holdfast.ports import DueTriggers, Switch, Topic, TriggerPage
-from holdfast.stores import codec
+from holdfast.stores import codec, findings
 from holdfast.stores.memory.state import MemoryState
 from holdfast.stores.triggers import StoredTriggers, TriggerFilter
 
@@ -45,7 +45,7 @@ class MemoryTriggers(StoredTriggers):
             by = self._state.clock.now() if upto is None else upto
             due = [t for at, t in self._free() if t.owner is not None or at <= by]
             leased = [self._lease(trigger, owner, lease_seconds) for trigger in due[:limit]]
-            wait = next_look_seconds(self._state)
+            wait = next_due_seconds(self._state)
             seconds = None if wait is None else max(0.0, wait)
             return DueTriggers(triggers=tuple(leased), next_seconds=seconds)
 
@@ -171,20 +171,19 @@ def _waits(trigger: Trigger) -> bool:
     return trigger.status in LEASE and trigger.trigger_at is not None
 
 
-def _faults(trigger: Trigger) -> list[str]:
-    said, whose = [], f"{trigger.owner}'s" if trigger.owner else "nobody's"
-    if trigger.status in LEASE and trigger.trigger_at is None:
-        said.append(f"is {trigger.status} and waits for no time")
-    if (trigger.owner is None) != (trigger.lease_until is None):
-        said.append(f"is {whose} until {trigger.lease_until}")
-    if (trigger.owner is not None) != (trigger.status in LEASE.values()):
-        said.append(f"is {trigger.status} and {whose}")
-    return said
+def _faults(trigger: Trigger) -> Iterator[str]:
+    name, owner = f"trigger {trigger.id}", trigger.owner
+    if missing := findings.missing_fire_time(trigger):
+        yield missing
+    if (owner is None) != (trigger.lease_until is None):
+        yield f"{name} has the owner {owner} and a lease until {trigger.lease_until}"
+    if (owner is not None) != (trigger.status in LEASE.values()):
+        yield f"{name} is {trigger.status}, but has the owner {owner}"
 
 
-def next_look_seconds(state: MemoryState) -> float | None:
-    """Return the seconds until the first trigger is to be looked at; below 0: it is late. Times go
-    by the wall clock, leases by the store's."""
+def next_due_seconds(state: MemoryState) -> float | None:
+    """Return the seconds until the first trigger is due; below 0: it is late. Times go by the wall
+    clock, leases by the store's."""
     wall, now = state.clock.now(), state.now()
     waits = [t for t in state.triggers.values() if _waits(t)]
     times = [t.trigger_at - wall for t in waits if t.trigger_at is not None and t.owner is None]
@@ -192,6 +191,7 @@ def next_look_seconds(state: MemoryState) -> float | None:
     return min(times, default=None)
 
 
-def examine(state: MemoryState) -> list[tuple[str, str]]:
-    """Return what does not agree: the id of the trigger, and what is wrong with it."""
-    return [(trigger.id, says) for trigger in state.triggers.values() for says in _faults(trigger)]
+def examine(state: MemoryState) -> Iterator[str]:
+    """Yield a message for each fact of a trigger that does not agree with another."""
+    for trigger in state.triggers.values():
+        yield from _faults(trigger)

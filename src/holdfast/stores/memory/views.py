@@ -155,8 +155,8 @@ class MemoryViews:
         return {
             Awaited.LEASE: min(ends, default=None),
             Awaited.TASK: min(dues, default=None),
-            Awaited.TRIGGER: triggers.next_look_seconds(self._state),
-            Awaited.PLAN: plans.next_look_seconds(self._state),
+            Awaited.TRIGGER: triggers.next_due_seconds(self._state),
+            Awaited.PLAN: plans.next_due_seconds(self._state),
         }
 
     async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:

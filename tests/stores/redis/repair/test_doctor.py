@@ -309,7 +309,7 @@ async def test_the_sums_of_a_store_that_is_never_quiet_are_told(
     bench.ask("HINCRBY", "counts", "default leased", 2)
     (found,) = await mended(bench)
     assert (found.message, found.mended) == (
-        "leased in all queues is counted as 3, there are 1",
+        "leased in all queues is counted as 3, but there are 1",
         False,
     )
 
@@ -355,7 +355,7 @@ async def test_without_leave_to_ask_who_it_is_the_counts_are_only_told(
     bench.ask("HINCRBY", "counts", "default leased", 2)
     (found,) = await mended(bench)
     assert (found.message, found.mended) == (
-        "leased in all queues is counted as 3, there are 1",
+        "leased in all queues is counted as 3, but there are 1",
         False,
     )
 

@@ -170,7 +170,7 @@ async def test_while_the_rights_are_narrow_it_stays_torn_and_says_so(
         for _ in range(3):
             await swept(driver)
         assert store._parts.first.torn_at is not None
-        assert "is torn and cannot be mended yet" in caplog.text
+        assert "left a script half-way; it cannot be repaired yet" in caplog.text
         rights.give_back("scan")
         rights.give_back("zadd")
         await mended(driver)

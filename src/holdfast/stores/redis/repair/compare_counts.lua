@@ -4,15 +4,15 @@
 -- keys: counts leases retry settled
 -- constants: PLACE.later PLACE.leased PLACE.settled
 
-local says = {}
+local by_place = {}
 local counted = call('HGETALL', K.counts)
 for i = 1, #counted, 2 do
   local place = string.match(counted[i], ' (%S+)$') or ''
-  says[place] = (says[place] or 0) + tonumber(counted[i + 1])
+  by_place[place] = (by_place[place] or 0) + tonumber(counted[i + 1])
 end
 
 local function compared(place, key)
-  return {'place', place, 'counted', says[place] or 0, 'tasks', call('ZCARD', key)}
+  return {'place', place, 'counted', by_place[place] or 0, 'tasks', call('ZCARD', key)}
 end
 
 return {compared(PLACE.leased, K.leases), compared(PLACE.later, K.retry), compared(PLACE.settled, K.settled)}

@@ -1,9 +1,10 @@
-"""The doctor of the Redis store: it compares records with queues, lines, locks and indexes.
+"""The doctor of the Redis store finds and repairs records, queues, lines, locks and indexes that
+disagree.
 
-The record and the lease index are the truth, and everything that follows from them is mended. The
+The record and the lease index are the truth, and everything that follows from them is repaired. The
 doctor examines both sides: whether each task is where its record says (`examine.lua`), and whether
 each member of a queue, a line or an index belongs there (`examine_members.lua`). One page is one
-atomic step, which compares and mends at once, so a task that moves meanwhile is not harmed.
+atomic step, which compares and repairs at once, so a task that moves meanwhile is not harmed.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.errors import SerialisationError, StoreError, StoreForeign
-from holdfast.domain.task.placement import LOSE, RUNNABLE, STOPPED
+from holdfast.domain.task.placement import LOSE
 from holdfast.domain.task.stages import describe_mismatch
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
+from holdfast.stores import findings
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Reply, by_name, each_by_name
 from holdfast.stores.redis.encoding import record
@@ -41,17 +43,17 @@ SETS = {
     "by_status": "the index of status",
     "by_plan": "the index of plan",
     "by_tenant": "the index of tenant",
-    "by_error": "the index of error",
-    "by_cause": "the index of what was suspended by",
+    "by_error": "the index of error group",
+    "by_cause": "the suspended tasks of error group",
     "by_day": "the index of day",
     "leases": "the index of leases",
-    "retry": "the list of times",
-    "suspended": "the list of the suspended",
+    "retry": "the list of due times",
+    "suspended": "the list of suspended tasks",
     "saved": "the list of checkpoints",
-    "settled": "the list of the settled",
-    "back": "the head of queue",
-    "line": "the line of",
-    "resting": "the resting of",
+    "settled": "the list of settled tasks",
+    "back": "the first tasks of queue",
+    "line": "the line of tenant",
+    "resting": "the list of tasks that leave the line open for tenant",
 }
 STREAMS = {"tasks": "default", "tasks_of": None}
 OF_A_TASK = ("key", "payload")
@@ -66,17 +68,17 @@ Complaints = Iterator[tuple[str, str]]
 
 async def reconcile(parts: Sequence[Partition], every_seconds: float) -> list[Finding]:
     """Reconcile partitions that were not examined for so long; one that fails stops no other."""
-    findings: list[Finding] = []
+    found: list[Finding] = []
     missed: StoreError | None = None
     for part in parts:
         try:
-            findings += await _reconcile(part, every_seconds)
+            found += await _reconcile(part, every_seconds)
         except StoreError as error:
             missed = error
             log.warning("%s could not be reconciled: %s", part.keys.prefix, error)
-    if missed is not None and not findings:
+    if missed is not None and not found:
         raise missed
-    return findings
+    return found
 
 
 async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
@@ -86,13 +88,13 @@ async def _reconcile(part: Partition, every_seconds: float) -> list[Finding]:
         return []
     try:
         pace = lock.keep(LOOKING_SECONDS, walks.half_of_the_time(part.steady))
-        findings = await examine(part, fix=True, limit=AT_ONCE, pace=pace)
+        found = await examine(part, fix=True, limit=AT_ONCE, pace=pace)
     except StoreError:
         with suppress(StoreError):
             await lock.release()
         raise
     await lock.extend(every_seconds)
-    return findings
+    return found
 
 
 class SeenCount:
@@ -132,18 +134,18 @@ class Examination(msgspec.Struct, frozen=True):
 
 
 async def _rounds(examination: Examination, limit: int) -> list[Finding]:
-    findings: dict[Finding, None] = {}
+    found: dict[Finding, None] = {}
     for _ in range(ROUNDS if examination.fix else 1):
-        before = len(findings)
+        before = len(found)
         async for finding in _everything(examination):
             opposite = msgspec.structs.replace(finding, mended=not finding.mended)
-            if opposite not in findings:
-                findings[finding] = None
-            if len(findings) >= limit:
-                return [*findings][:limit]
-        if len(findings) == before:
+            if opposite not in found:
+                found[finding] = None
+            if len(found) >= limit:
+                return [*found][:limit]
+        if len(found) == before:
             break
-    return [*findings]
+    return [*found]
 
 
 async def _everything(examination: Examination) -> AsyncIterator[Finding]:
@@ -171,7 +173,7 @@ async def _everything(examination: Examination) -> AsyncIterator[Finding]:
             yield finding
     for following in (
         _tenants(examination, {of for kind, of in indexes if kind in OF_A_TENANT}),
-        _causes(examination, {of for kind, of in indexes if kind == "by_cause"}),
+        _error_groups(examination, {of for kind, of in indexes if kind == "by_cause"}),
         doctor_dues.lists(part, fix, pace),
         recount.examine(part, fix=fix, pace=pace),
     ):
@@ -183,20 +185,20 @@ async def _tenants(examination: Examination, tenants: set[str]) -> AsyncIterator
     for names in walks.pages(sorted(tenants), PAGE):
         args = "1" if examination.fix else "0", *names
         for reply in each_by_name(await examination.part.call(scripts.EXAMINE_TENANTS, *args)):
-            message = f"{_text(reply['tenant'])} {_text(reply['message'])}"
+            message = f"tenant {_text(reply['tenant'])} {_text(reply['message'])}"
             yield _finding("I11", None, message, reply["mended"])
         await examination.pace()
 
 
-async def _causes(examination: Examination, seen: set[str]) -> AsyncIterator[Finding]:
+async def _error_groups(examination: Examination, seen: set[str]) -> AsyncIterator[Finding]:
     """Examine whether the suspended tasks of each error group are counted correctly."""
     part, fix = examination.part, "1" if examination.fix else "0"
     async for page in walks.members(part, part.keys("errors"), "ZSCAN"):
-        seen |= {_text(cause) for cause in page}
+        seen |= {_text(group) for group in page}
     for names in walks.pages(sorted(seen), PAGE):
         for reply in each_by_name(await part.call(scripts.EXAMINE_ERROR_GROUPS, fix, *names)):
-            counts = f"is counted as {reply['counted']}, there are {reply['tasks']}"
-            message = f"suspended by {_text(reply['cause'])} {counts}"
+            group = f"suspended tasks of error group {_text(reply['cause'])}"
+            message = findings.wrong_count(group, reply["counted"], reply["tasks"])
             yield _finding("I11", None, message, examination.fix)
         await examination.pace()
 
@@ -261,7 +263,7 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
             if not bodies:
                 raise SerialisationError(f"task {task_id}: its record is incomplete")
             if not complaints and salvage.contradicts_itself(task):
-                raise SerialisationError(f"task {task_id}: is {task.place}, and {task.status}")
+                raise SerialisationError(f"task {task_id}: it is {task.place} and {task.status}")
         except SerialisationError as error:
             aside = fix and not reply["runs"] and await salvage.set_aside(part, [task_id.encode()])
             yield _finding("I11", task_id, str(error), bool(aside))
@@ -272,22 +274,20 @@ async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterato
 
 def _rules(task: Task, bodies: Reply) -> Complaints:
     payload, checkpoint = bodies["payload_type"], bodies["checkpoint_at"]
-    if task.pause_requested and task.place in STOPPED:
-        yield "I14", "rests with a pause still asked for"
-    # The last failure wrote both numbers, so a limit that was lowered since then is no finding.
-    if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
-        yield "I16", f"is tried again after failure {task.failures} of {task.retry_max}"
+    yield from findings.broken_rules(task)
     if payload != b"string":
-        yield "I11", "its payload is gone" if payload == b"none" else "its payload is not ours"
+        yield (
+            "I11",
+            "its payload is gone" if payload == b"none" else "its payload is of another type",
+        )
     if bodies["events_type"] not in (b"list", b"none"):
-        yield "I11", "its events are not ours"
+        yield "I11", "its events are of another type"
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
         if (kept := bodies["stages_kept"]) != done:
-            yield "I7", f"{kept} stages are kept, {done} were completed"
+            yield "I7", findings.wrong_stage_number(kept, done)
         if checkpoint and checkpoint != str(task.last_completed).encode():
-            at = _text(checkpoint)
-            yield "I7", f"the checkpoint is at {at}, the record at {task.last_completed}"
+            yield "I7", findings.wrong_checkpoint(_text(checkpoint), task)
 
 
 def _names(task: Task, facts: Sequence[bytes]) -> Complaints:
@@ -298,7 +298,7 @@ def _names(task: Task, facts: Sequence[bytes]) -> Complaints:
         yield "I7", str(error)
         return
     if wrong:
-        yield "I7", f"its record {wrong}"
+        yield "I7", findings.wrong_stages(wrong)
 
 
 # -- each member of an index
@@ -340,14 +340,14 @@ async def _strays(
 
 
 def _format_set_member(kind: str, of: str, _: str, problem: str) -> str:
-    return f"is in {SETS[kind]} {of}".rstrip() + f", but {problem}"
+    return f"the task is in {SETS[kind]} {of}".rstrip() + f", but {problem}"
 
 
 # The message of a finding by the kind of the index; others are sets.
 _FORMATS: dict[str, Callable[[str, str, str, str], str]] = {
     "stream": lambda _, of, entry, problem: f"entry {entry} of queue {of}: its task {problem}",
-    "key": lambda _, __, name, problem: f"owns the key {name}, but {problem}",
-    "payload": lambda _, __, ___, problem: f"{problem}, and its payload is still there",
+    "key": lambda _, __, name, problem: f"the task owns the key {name}, but {problem}",
+    "payload": lambda _, __, ___, problem: f"the task {problem}, but its payload is still stored",
 }
 
 

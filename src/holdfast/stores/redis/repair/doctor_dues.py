@@ -1,4 +1,4 @@
-"""The doctor's part for triggers and plans: it compares their records with the lists.
+"""The doctor of triggers and plans compares their records with the lists that they are in.
 
 The record is the truth, but a plan's members decide which tasks have a slot. A record that cannot
 be read is reported, and is not put back into the lists from which it would be handed out.
@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.plan.plan import SLOTTED, Member, Plan
+from holdfast.domain.plan.plan import SLOTTED, Member, MemberState, Plan
 from holdfast.ports import Finding
+from holdfast.stores import findings
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import by_name, each_by_name, pack, pairs_of
 from holdfast.stores.redis.encoding import plan_trigger_hash
@@ -27,12 +28,12 @@ from holdfast.stores.redis.views.walks import Pace
 PAGE = 20  # triggers examined in one step
 LISTS = {  # the kind of the members' records, and the name of the list in a finding
     "triggers": ("trigger", "the list of triggers"),
-    "triggers_declared": ("trigger", "the list of what code declares"),
-    "triggers_due": ("trigger", "the list of what is due"),
-    "triggers_leased": ("trigger", "the list of leases"),
-    "triggers_ended": ("trigger", "the list of what has ended"),
+    "triggers_declared": ("trigger", "the list of declared triggers"),
+    "triggers_due": ("trigger", "the list of due triggers"),
+    "triggers_leased": ("trigger", "the list of leased triggers"),
+    "triggers_ended": ("trigger", "the list of ended triggers"),
     "plans": ("plan", "the list of plans"),
-    "plans_due": ("plan", "the list of what is to be looked at"),
+    "plans_due": ("plan", "the list of due plans"),
 }
 ROUNDING_SECONDS = 0.00001
 
@@ -67,7 +68,7 @@ async def lists(part: Partition, fix: bool, pace: Pace) -> AsyncIterator[Finding
 
 
 async def _triggers(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterator[Finding]:
-    """Examine triggers; only readable ones are mended: others must not be handed out again."""
+    """Examine triggers; only readable ones are repaired: others must not be handed out again."""
     answers = await part.call(scripts.EXAMINE_TRIGGERS, "0", WAITS, *ids)
     wrong: list[str] = []
     for trigger_id, reply in zip(ids, each_by_name(answers), strict=True):
@@ -112,7 +113,7 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
     member_fields, admitted = reply["members"], reply["admitted"]
     try:
         if member_fields is None or admitted is None:
-            raise SerialisationError(f"plan {plan_id}: what belongs to it is of another type")
+            raise SerialisationError(f"plan {plan_id}: its members or slots are of another type")
         plan = plan_trigger_hash.plan_of(plan_id, reply["values"])
         members = plans.read_members(plan_id, member_fields)
         times = _time(plan_id, reply["due"]), _time(plan_id, reply["listed_due"])
@@ -124,8 +125,11 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
     except SerialisationError as error:
         yield _finding(str(error), False)
         return
-    for complaint in _wrong_counts(plan, members):
-        yield _finding(f"plan {plan_id} {complaint}", False)
+    member_counts = [Counter[MemberState]() for _ in plan.waves]
+    for index, member in members.items():
+        member_counts[plan.wave_of(index)][member.state] += 1
+    for message in findings.wrong_waves(plan, member_counts):
+        yield _finding(message, False)
     cure = _Cure(version=str(plan.version))
     complaints = [
         *_wrong_places(plan, *times, reply["listed"] is not None, cure),
@@ -137,16 +141,6 @@ async def _plan(part: Partition, plan_id: str, fix: bool) -> AsyncIterator[Findi
             yield _finding(f"plan {plan_id} {complaint}", mended)
 
 
-def _wrong_counts(plan: Plan, members: dict[int, Member]) -> Iterator[str]:
-    member_counts = [Counter[str]() for _ in plan.waves]
-    for index, member in members.items():
-        member_counts[plan.wave_of(index)][member.state] += 1
-    for wave, (counts, counted) in enumerate(zip(plan.counts, member_counts, strict=True)):
-        stored = {str(state): number for state, number in counts.items() if number}
-        if stored != counted:
-            yield f"counts {stored} in wave {wave}, its members are {dict(counted)}"
-
-
 def _wrong_places(
     plan: Plan, expected: float | None, due: float | None, is_listed: bool, cure: _Cure
 ) -> Iterator[str]:
@@ -155,17 +149,18 @@ def _wrong_places(
         yield "is not in the list of plans"
     if expected is None and due is not None:
         cure.rests = True
-        yield "is to be looked at, and by its record nobody has to"
+        yield "is in the list of due plans, but its record says that it is not due"
     elif expected is not None and (due is None or abs(due - expected) > ROUNDING_SECONDS):
         cure.due = f"{expected:.6f}"
-        yield "is not looked at when its record says so"
+        found = "not" if due is None else "with another time"
+        yield f"is {found} in the list of due plans, but its record says that it is due"
 
 
 def _time(plan_id: str, text: bytes | None) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
-        raise SerialisationError(f"plan {plan_id}: when to look at it cannot be read") from None
+        raise SerialisationError(f"plan {plan_id}: its due time cannot be read") from None
 
 
 def _mistaken_slots(
@@ -175,7 +170,7 @@ def _mistaken_slots(
     slotted = {_text(name): int(float(number)) for name, number in pairs_of(admitted)}
     if expected != slotted:
         cure.admitted = [word for name, index in expected.items() for word in (str(index), name)]
-        yield f"has {len(slotted)} tasks with a slot, by its members {len(expected)} have one"
+        yield f"has {len(slotted)} tasks with a slot, but by its members {len(expected)} have one"
 
 
 def _foreign(part: Partition, kind: str, of: str, type_: bytes) -> Finding:

@@ -16,16 +16,17 @@ local fix, lose, event = ARGV[2] == '1', cmsgpack.unpack(ARGV[3]), ARGV[4]
 local lock_seconds = ARGV[5]
 local complaints, passed_over = {}, {}
 
-local function complain(invariant, says, cure, ...)
+local function complain(invariant, message, cure, ...)
   local mended = fix and cure ~= nil and cure(...) ~= false
-  complaints[#complaints + 1] = {'invariant', invariant, 'message', says, 'mended', mended and 1 or 0}
+  complaints[#complaints + 1] =
+    {'invariant', invariant, 'message', 'the task ' .. message, 'mended', mended and 1 or 0}
 end
 
 local function member_of(key, member, score, name)
   local found = call('ZSCORE', key, member)
   if found and tonumber(found) == tonumber(score) then return end
-  local says = 'is not in ' .. name .. (found and ' where it should be' or '')
-  complain('I11', says, call, 'ZADD', key, score, member)
+  local message = 'is ' .. (found and 'with another score' or 'not') .. ' in ' .. name
+  complain('I11', message, call, 'ZADD', key, score, member)
 end
 
 local function indexes(r)
@@ -33,30 +34,33 @@ local function indexes(r)
   member_of(K.by_status(r.status), r.id, 0, 'the index of its status')
   if r.tenantId then member_of(K.by_tenant(r.tenantId), r.id, 0, 'the index of its tenant') end
   if r.planId then member_of(K.by_plan(r.planId), r.id, 0, 'the index of its plan') end
-  if r.error then member_of(K.by_error(r.error), r.id, 0, 'the index of its error') end
+  if r.error then member_of(K.by_error(r.error), r.id, 0, 'the index of its error group') end
   if call('SISMEMBER', K.by_day(day), r.id) == 0 then
     complain('I11', 'is not in the index of its day', call, 'SADD', K.by_day(day), r.id)
   end
   if tonumber(r.suspendedAt) then
-    member_of(K.suspended, r.id, r.suspendedAt, 'the list of the suspended')
-    if r.error then member_of(K.by_cause(r.error), r.id, 0, 'the index of what suspended it') end
+    member_of(K.suspended, r.id, r.suspendedAt, 'the list of suspended tasks')
+    if r.error then
+      member_of(K.by_cause(r.error), r.id, 0, 'the suspended tasks of its error group')
+    end
   end
   if r.tenantId and RESTING[r.place] and not r.holds then
-    member_of(K.resting(r.tenantId), r.id, r.order, 'the list of those that rest')
+    member_of(K.resting(r.tenantId), r.id, r.order, 'the list of tasks that leave the line open')
   end
 end
 
 local function numbers(r)
   local function at_least(key, field, number, name)
     if tonumber(call('HGET', key, field) or '0') < number then
-      complain('I11', name .. ' may be given out twice', call, 'HSET', key, field, whole(number))
+      local message = 'has a ' .. name .. ' that may be given out twice'
+      complain('I11', message, call, 'HSET', key, field, whole(number))
     end
   end
-  at_least(K.meta, 'order', tonumber(r.order), 'its number')
+  at_least(K.meta, 'order', tonumber(r.order), 'number')
   local fence = tonumber(r.fence or '0')
   if not fence or fence == 0 then return end
-  at_least(K.meta, 'fence', fence, 'its fence')
-  if r.tenantId then at_least(K.fences, r.tenantId, fence, "its tenant's fence") end
+  at_least(K.meta, 'fence', fence, 'fence')
+  if r.tenantId then at_least(K.fences, r.tenantId, fence, 'fence of its tenant') end
 end
 
 local function key(r)
@@ -73,7 +77,7 @@ local function key(r)
   elseif string.sub(owner, 1, #r.id + 1) ~= r.id .. ' ' then
     complain('I10', 'does not own its key ' .. r.key .. ': ' .. owner .. ' does')
   elseif r.place ~= PLACE.settled and call('PTTL', name) >= 0 then
-    complain('I10', 'owns its key for a while only', call, 'PERSIST', name)
+    complain('I10', 'owns its key, but the key will expire', call, 'PERSIST', name)
   end
 end
 
@@ -83,18 +87,18 @@ local function lost(r) return lose_lease(r, lose, event, false) end
 
 local function leased(r)
   if not call('ZSCORE', K.leases, r.id) then
-    return complain('I1', 'is leased and not in the index of leases', lost, r)
+    return complain('I1', 'is leased but not in the index of leases', lost, r)
   elseif not r.leaseId then
     return complain('I3', 'is leased without a lease', lost, r)
   end
   if r.entry and #try('XRANGE', K.stream(r.queue), r.entry, r.entry) == 0 then
-    complain('I11', 'runs, and its entry in the queue is gone', set, r, {'entry', ''})
+    complain('I11', 'runs, but its entry in the queue is gone', set, r, {'entry', ''})
   end
   if not r.tenantId then return end
-  local function runs_alone(says, name, ...)
+  local function runs_alone(message, name, ...)
     local other = call('GET', name)
     if other == r.id then return end
-    complain('I2', 'runs, but ' .. (other or 'nobody') .. says .. r.tenantId, function(...)
+    complain('I2', 'runs, but ' .. (other or 'nobody') .. message .. r.tenantId, function(...)
       if other and place_for(r.tenantId, other) == PLACE.leased then return false end
       call('SET', name, r.id, ...)
     end, ...)
@@ -136,12 +140,12 @@ local function in_its_queue(r)
   local stream, entry = K.stream(r.queue), r.entry
   local found = entry and try('XRANGE', stream, entry, entry) or {}
   if #found == 0 or found[1][2][2] ~= r.id then
-    return complain('I1', 'is ready and not in its queue', queue_again, r)
+    return complain('I1', 'is ready but not in its queue', queue_again, r)
   end
   local pending = try('XPENDING', stream, GROUP, entry, entry, 1)
   if not pending.err and #pending > 0 then
-    local says = 'is ready, but ' .. pending[1][2] .. ' has read it and holds no lease'
-    return complain('I1', says, back_to_its_head, r)
+    local message = 'is ready, but ' .. pending[1][2] .. ' has read it and holds no lease'
+    return complain('I1', message, back_to_its_head, r)
   end
   if not later_than(entry, last_read(r.queue)) then
     complain('I1', 'is ready, but its queue has passed it over', queue_again, r)
@@ -153,8 +157,8 @@ local function ready(r)
   if not r.tenantId then return end
   local active = call('GET', K.active(r.tenantId))
   if active ~= r.id then
-    local says = 'is ready, but ' .. (active or 'nobody') .. ' is active for ' .. r.tenantId
-    complain('I2', says, function()
+    local message = 'is ready, but ' .. (active or 'nobody') .. ' is active for ' .. r.tenantId
+    complain('I2', message, function()
       take_out(r)
       enter(r)
       set(r, {'place', r.place, 'entry', r.entry or ''})
@@ -164,7 +168,7 @@ end
 
 local function line(r)
   if r.tenantId then return member_of(K.line(r.tenantId), r.id, r.order, "its tenant's line") end
-  complain('I1', 'is in a line, and has no tenant', function()
+  complain('I1', 'is in a line, but has no tenant', function()
     count(r.queue, PLACE.line, -1)
     enter(r)
     set(r, {'place', r.place, 'entry', r.entry})
@@ -172,8 +176,8 @@ local function line(r)
 end
 
 local function later(r)
-  if tonumber(r.due) then return member_of(K.retry, r.id, r.due, 'the list of times') end
-  complain('I1', 'is due, and nobody knows when', function()
+  if tonumber(r.due) then return member_of(K.retry, r.id, r.due, 'the list of due times') end
+  complain('I1', 'waits for a time, but has no due time', function()
     set(r, {'due', decimal(now)})
     call('ZADD', K.retry, decimal(now), r.id)
   end)
@@ -181,8 +185,8 @@ end
 
 local function settled(r)
   local ended, keep = tonumber(r.settledAt), tonumber(r.keepSeconds)
-  if not ended or not keep then return complain('I1', 'is settled, and nobody knows since when') end
-  member_of(K.settled, grave(r), decimal(ended + keep), 'the list of the settled')
+  if not ended or not keep then return complain('I1', 'is settled, but has no time of its end') end
+  member_of(K.settled, grave(r), decimal(ended + keep), 'the list of settled tasks')
 end
 
 local function anywhere() end
@@ -210,10 +214,10 @@ end
 local function examine(r)
   if not places[r.place] then return end  -- it is left to salvage
   if r.place ~= PLACE.settled and r.settledAt then
-    complain('I1', 'is ' .. r.place .. ', and settled at ' .. r.settledAt)
+    complain('I1', 'is ' .. r.place .. ', but settled at ' .. r.settledAt)
   end
   if r.place ~= PLACE.settled and call('PTTL', K.task(r.id)) >= 0 then
-    complain('I1', 'is not settled, and the server will delete it', call, 'PERSIST', K.task(r.id))
+    complain('I1', 'is not settled, but the server will delete it', call, 'PERSIST', K.task(r.id))
   end
   indexes(r)
   numbers(r)

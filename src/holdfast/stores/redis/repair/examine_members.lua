@@ -39,7 +39,7 @@ end
 
 local function stands_for(r)
   if not r then return 'has no record' end
-  return 'is ' .. r.place .. ', ' .. r.status
+  return 'is ' .. r.place .. ' and ' .. r.status
 end
 
 local found = {}
@@ -85,7 +85,7 @@ local function of_stream(entry)
     local pending = try('XPENDING', stream, GROUP, entry, entry, 1)
     if pending.err or #pending == 0 then return end
     found[#found + 1] = {'member', entry, 'task', '',
-      'message', 'is gone, and ' .. pending[1][2] .. ' still has it'}
+      'message', 'is gone, but ' .. pending[1][2] .. ' still has it'}
   end
   if fix then
     try('XACK', stream, GROUP, entry)

@@ -8,9 +8,9 @@
 local fix = ARGV[2] == '1'
 local complaints = {}
 
-local function complain(tenant, says, cure, ...)
+local function complain(tenant, message, cure, ...)
   if fix then cure(...) end
-  complaints[#complaints + 1] = {'tenant', tenant, 'message', says, 'mended', fix and 1 or 0}
+  complaints[#complaints + 1] = {'tenant', tenant, 'message', message, 'mended', fix and 1 or 0}
 end
 
 local function look(tenant)
@@ -19,17 +19,17 @@ local function look(tenant)
     complain(tenant, 'is locked by ' .. lock .. ', which does not run', call, 'DEL', K.lock(tenant))
   end
   if active and not MAY_BE_ACTIVE[place_for(tenant, active)] then
-    return complain(tenant, 'says that ' .. active .. ' is active, which is not', function()
+    return complain(tenant, 'says that ' .. active .. ' is active, but it is not', function()
       call('DEL', K.active(tenant))
       advance(tenant, nil)
     end)
   end
   local waiting = call('ZCARD', K.line(tenant))
   if waiting > 0 and line_is_open(active) then
-    local says = 'has ' .. whole(waiting) .. ' in line, and nobody before them'
-    complain(tenant, says, advance, tenant, active)
+    local message = 'has ' .. whole(waiting) .. ' tasks in line, but no active task'
+    complain(tenant, message, advance, tenant, active)
   elseif not active and call('ZCARD', K.resting(tenant)) > 0 then
-    complain(tenant, 'has tasks that rest, and none is active', advance, tenant, nil)
+    complain(tenant, 'has paused, suspended or retrying tasks, but none is active', advance, tenant, nil)
   end
 end
 

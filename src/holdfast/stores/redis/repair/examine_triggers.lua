@@ -23,8 +23,8 @@ local function compared(id, list, name, wanted, complaints)
   local found = tonumber(call('ZSCORE', list, id) or nil)
   local score = tonumber(wanted or nil)
   if found == score or found and score and math.abs(found - score) < 0.002 then return end
-  local says = not score and 'is in ' or found and 'has another time in ' or 'is not in '
-  complaints[#complaints + 1] = says .. name
+  local message = not score and 'should not be in ' or found and 'has another time in ' or 'is not in '
+  complaints[#complaints + 1] = message .. name
   if not fix then return end
   if score then call('ZADD', list, wanted, id) else call('ZREM', list, id) end
 end
@@ -40,10 +40,10 @@ local function look(id)
   ended = ended and decimal(ended + tonumber(r.keepSeconds or '0'))
   compared(id, K.triggers, 'the list of triggers', '0', complaints)
   local declared = r.declared == 'true' and '0'
-  compared(id, K.triggers_declared, 'the list of what code declares', declared, complaints)
-  compared(id, K.triggers_due, 'the list of what is due', not leased and due, complaints)
-  compared(id, K.triggers_leased, 'the list of leases', leased, complaints)
-  compared(id, K.triggers_ended, 'the list of what has ended', ended, complaints)
+  compared(id, K.triggers_declared, 'the list of declared triggers', declared, complaints)
+  compared(id, K.triggers_due, 'the list of due triggers', not leased and due, complaints)
+  compared(id, K.triggers_leased, 'the list of leased triggers', leased, complaints)
+  compared(id, K.triggers_ended, 'the list of ended triggers', ended, complaints)
   return {'type', kind, 'fields', fields, 'complaints', complaints}
 end
 

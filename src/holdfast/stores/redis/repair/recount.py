@@ -18,6 +18,7 @@ import msgspec
 from holdfast.domain.errors import StoreUnusable
 from holdfast.domain.task.placement import Place
 from holdfast.ports import Finding
+from holdfast.stores import findings
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import each_by_name, pairs_of, unless_foreign
 from holdfast.stores.redis.partition import Partition
@@ -77,7 +78,7 @@ def _flat(counts: Mapping[bytes, int]) -> list[bytes | int]:
 
 
 def _count_finding(what: str, counted: int, tasks: int, *, mended: bool) -> Finding:
-    message = f"{what} is counted as {counted}, there are {tasks}"
+    message = findings.wrong_count(what, counted, tasks)
     return Finding(invariant="I11", task_id=None, message=message, mended=mended)
 
 

@@ -2,7 +2,7 @@
 
 A script is not rolled back. When the server refuses one of its commands in the middle, because the
 user's rights were reduced meanwhile, the writes before it stay. The process that notices this marks
-the partition as torn. As soon as the rights are back, it is mended as `holdfast doctor --fix` does.
+the partition as torn. When the rights are back, it is repaired as `holdfast doctor --fix` does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STAY_TRIES = 6  # repairs while findings stay, such as counts of a busy store; t
 
 
 class Mender:
-    """Mends torn partitions in the background, one at a time."""
+    """Repairs torn partitions in the background, one at a time."""
 
     def __init__(self, parts: Iterable[Partition]) -> None:
         self._parts = list(parts)
@@ -43,7 +43,7 @@ class Mender:
         self._stays: dict[Partition, int] = {}  # tries that left findings
 
     def begin(self) -> None:
-        """Start to mend if something is torn and nothing is being mended here."""
+        """Start a repair if something is torn and no repair runs here."""
         torn = [part for part in self._parts if part.torn_at is not None]
         if not torn or (self.task is not None and not self.task.done()):
             return
@@ -63,7 +63,11 @@ class Mender:
             try:
                 await self._mend(part)
             except StoreError as error:
-                log.warning("%s is torn and cannot be mended yet: %s", part.keys.prefix, error)
+                log.warning(
+                    "%s: a refused command left a script half-way; it cannot be repaired yet: %s",
+                    part.keys.prefix,
+                    error,
+                )
             pause = doubled_seconds(AGAIN_SECONDS, self._stays.get(part, 0))
             self._not_before[part] = part.steady() + pause
 
@@ -92,15 +96,12 @@ class Mender:
 
 
 async def _examine(part: Partition, pace: Pace) -> bool:
-    """Repair what can be derived, and return whether some finding could not be mended."""
+    """Repair what can be derived, and return whether some finding could not be repaired."""
     began = (await part.server_time()).now
     log.warning("%s: a command was refused inside a script; repairing", part.keys.prefix)
     findings = await doctor.examine(part, fix=True, limit=doctor.AT_ONCE, pace=pace)
     for finding in findings:
-        ending = " (mended)" if finding.mended else ""
-        log.warning(
-            "%s %s %s%s", finding.invariant, finding.task_id or "-", finding.message, ending
-        )
+        log.warning("doctor finding %s", finding)
     await part.client.many(part.keys, [("HSET", part.keys("meta"), "mendedAt", f"{began:.6f}")])
     return not all(finding.mended for finding in findings)
 

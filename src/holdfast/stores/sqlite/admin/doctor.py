@@ -1,7 +1,7 @@
 """The doctor checks whether records, columns, lines, keys and counts agree.
 
-It reads one consistent view, page by page, while work goes on. Then `repair.py` mends what follows
-from the records, in small steps that read again before they write.
+It reads one consistent view, page by page, while work goes on. Then `repair.py` corrects what
+follows from the records, in small steps that read again before they write.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.task import checkpoint as ckpt
-from holdfast.domain.task.placement import ACTIVE, DUE, RUNNABLE, START, STOPPED, Place, fits
+from holdfast.domain.task.placement import ACTIVE, DUE, START, Place
 from holdfast.domain.task.stages import describe_mismatch
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
+from holdfast.stores import findings
 from holdfast.stores.sqlite.admin import doctor_plans
 from holdfast.stores.sqlite.tasks.records import (
     RecordRow,
@@ -200,14 +201,13 @@ def _place(row: TaskRow, task: Task) -> TaskComplaints:
     for name, inside, belongs in (
         ("a queue", row.queued == row.at.n, place == START.leaves and not row.leased),
         ("a line", row.line is not None, place == Place.LINE),
-        ("the times", task.due is not None, place == DUE.leaves),
-        ("the settled", task.settled_at is not None, place == Place.SETTLED),
+        ("the due times", task.due is not None, place == DUE.leaves),
+        ("the settled tasks", task.settled_at is not None, place == Place.SETTLED),
     ):
         if inside != belongs:
-            message = f"the task is {task.place} and {'in' if inside else 'not in'} {name}"
-            yield "I1", message, "place"
-    if not fits(task.status, task.place):
-        yield "I1", f"the task is {task.place} and {task.status}", "place"
+            yield "I1", findings.wrong_index(task, name, is_in=inside), "place"
+    if wrong := findings.wrong_status(task):
+        yield "I1", wrong, "place"
     if row.leased and place != START.leaves:
         yield "I3", f"the task is {place} and has the lease {task.lease}", "place"
 
@@ -232,20 +232,16 @@ def _key(view: Source, task: Task) -> TaskComplaints:
 
 
 def _rules(view: Source, task: Task) -> TaskComplaints:
-    if task.pause_requested and task.place in STOPPED:
-        yield "I14", "the task is stopped, but a pause is still requested", None
-    # The last failure wrote both numbers, so a limit that was lowered since then does not matter.
-    if 0 < task.retry_max <= task.failures and task.place in RUNNABLE:
-        message = f"the task runs again after failure {task.failures} of {task.retry_max}"
-        yield "I16", message, None
+    for invariant, message in findings.broken_rules(task):
+        yield invariant, message, None
     done = task.last_completed + 1
     if done > 0 and task.fence > 0:
         stages = bodies_of(view.rows("bodies_get", task.order)).stages
         kept = sum(stage.index <= task.last_completed for stage in stages)
         if kept != done:
-            yield "I7", f"{kept} stages are stored, but {done} were completed", None
+            yield "I7", findings.wrong_stage_number(kept, done), None
         elif wrong := describe_mismatch(task, stages):
-            yield "I7", f"the task's record {wrong}", "stages"
+            yield "I7", findings.wrong_stages(wrong), "stages"
         yield from _checkpoint(view, task)
 
 
@@ -259,8 +255,7 @@ def _checkpoint(view: Source, task: Task) -> TaskComplaints:
         yield "I7", f"{error}", None
         return
     if index != task.last_completed:
-        message = f"the checkpoint is at stage {index}, the record at {task.last_completed}"
-        yield "I7", message, None
+        yield "I7", findings.wrong_checkpoint(index, task), None
 
 
 def _of_queues(view: Source) -> Iterator[Complaint]:
@@ -312,8 +307,8 @@ def _of_totals(view: Source, counted: Counter[tuple[str, str, str]]) -> Iterator
     for total in sorted(stored.keys() | counted.keys()):
         missing = counted[total] - stored.get(total, 0)
         if missing:
-            tasks, count = counted[total], stored.get(total, 0)
-            message = f"{' '.join(total)} is counted as {count}, but there are {tasks}"
+            name, count = " ".join(total), stored.get(total, 0)
+            message = findings.wrong_count(name, count, counted[total])
             yield Complaint(message=message, cure="total", total=total, by=missing)
 
 

@@ -14,8 +14,7 @@ import msgspec
 
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.plan.plan import Counts, MemberState, Plan
-from holdfast.domain.trigger.trigger import LEASE
-from holdfast.stores import codec
+from holdfast.stores import codec, findings
 from holdfast.stores.sqlite.plans import rows
 from holdfast.stores.sqlite.plans.verbs import PlanRow, load_row
 from holdfast.stores.sqlite.transaction import Txn
@@ -69,8 +68,8 @@ def _of_trigger(row: Any) -> Iterator[PlanComplaint]:
         if value != wanted:
             message = f"{name}: column {column} is {value!r}, the record says {wanted!r}"
             yield PlanComplaint(columns.id, message, cure)
-    if trigger.status in LEASE and trigger.trigger_at is None:
-        yield PlanComplaint(columns.id, f"{name} is {trigger.status}, but has no fire time")
+    if missing := findings.missing_fire_time(trigger):
+        yield PlanComplaint(columns.id, missing)
 
 
 def _mend_trigger(txn: Txn, name: str) -> bool:
@@ -110,9 +109,7 @@ def _of_plan(view: Source, row: Any) -> Iterator[PlanComplaint]:
         yield PlanComplaint(
             plan_id, f"plan {plan_id}: its columns are {columns}, the record says {wanted}", cure
         )
-    counts, members = _format_counts(plan.counts), _format_counts(member_counts)
-    if counts != members:
-        message = f"plan {plan_id} counts {counts}, but its members are {members}"
+    for message in findings.wrong_waves(plan, member_counts):
         yield PlanComplaint(plan_id, message, "plan-counts")
 
 
@@ -125,10 +122,6 @@ def _count_members(view: Source, plan: Plan) -> tuple[Counts, ...]:
             raise SerialisationError(f"member {number} of {plan.total} is in no wave")
         waves[wave][rows.member_of(state, version).state] += 1
     return tuple(waves)
-
-
-def _format_counts(counts: tuple[Counts, ...]) -> list[dict[str, int]]:
-    return [{str(s): n for s, n in sorted(wave.items()) if n} for wave in counts]
 
 
 def _read_plan(txn: Txn, name: str) -> tuple[PlanRow | None, Plan | None]:

@@ -21,11 +21,11 @@ local function free_triggers(upto, limit, waits)
   local found, wrong = {}, {}
   local function look(ids)
     for _, id in ipairs(ids) do
-      local r, says = trigger_at_hand(id, waits)
+      local r, message = trigger_at_hand(id, waits)
       if r and r.waits then
         found[#found + 1] = r
       else
-        wrong[#wrong + 1] = {id, says or r and 'waits for no time' or ''}
+        wrong[#wrong + 1] = {id, message or r and 'has no fire time' or ''}
       end
     end
   end
