@@ -1,8 +1,8 @@
 """A store behind a bad connection, on which requests and replies are lost, doubled or late.
 
-`faulty_store` is the store as one process reaches it. Each call goes over a `FaultyLine`, which
-draws the fate of request and reply from a seeded chance. The simulation uses it, and other tests
-can put it in front of any store whose verbs answer at once, such as the memory store.
+`faulty_store` is the store as one process reaches it. Each call goes over a `FaultyConnection`,
+which draws the fate of request and reply from a seeded chance. The simulation uses it, and other
+tests can put it in front of any store whose verbs answer at once, such as the memory store.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Rates:
         return None
 
 
-class FaultyLine:
+class FaultyConnection:
     """The connection of one process, which may die or be stopped while a request is on its way."""
 
     def __init__(
@@ -204,7 +204,7 @@ def at_once(asked: Awaitable[T]) -> T:
     raise RuntimeError("a store behind a faulty line must answer at once")
 
 
-def faulty_store(line: FaultyLine) -> WrappedStore:
+def faulty_store(line: FaultyConnection) -> WrappedStore:
     """Return the store at the end of a line: every verb goes over it."""
 
     def over_the_line(name: str, verb: Verb) -> Verb:

@@ -15,7 +15,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.task import Failure, FailureKind, Task
 from holdfast.domain.task.transition import Transition
 from holdfast.ports import Store
-from holdfast.stores.redis.client import connect
+from holdfast.stores.redis.client import driver_connection
 from holdfast.stores.redis.store import RedisStore
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.testing.clock import ManualClock
@@ -158,7 +158,7 @@ def race_on_redis(
 ) -> list[Operation]:
     """The same; ``where``: address and namespace."""
     store = RedisStore(f"{where[0]}?timeout=60s", CLOCK, where[1], time=CLOCK.times)
-    with patch.object(connect, "CONNECT_SECONDS_MAX", 60.0):
+    with patch.object(driver_connection, "CONNECT_SECONDS_MAX", 60.0):
         return asyncio.run(_race_alone(store, name, seed, racers, steps))
 
 

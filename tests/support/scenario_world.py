@@ -35,8 +35,8 @@ WAIT_SECONDS = 50.0  # less than whoever asks waits for an answer
 HOLDFAST = """  # as `python -m holdfast`, but it takes no slow start for a server out of reach
 import sys
 from holdfast_command import main
-from holdfast.stores.redis.client import connect
-connect.CONNECT_SECONDS_MAX = 60.0
+from holdfast.stores.redis.client import driver_connection
+driver_connection.CONNECT_SECONDS_MAX = 60.0
 sys.exit(main())
 """
 

@@ -81,7 +81,7 @@ class ChaosCrew:
         gc.freeze()  # shared with the children: they need not copy it
         ends = self._began + self._plan.seconds
         try:
-            self._lay_the_line()
+            self._place_proxy()
             while time.monotonic() < ends and not self._is_over():
                 self._reap()
                 self._staff()
@@ -108,7 +108,7 @@ class ChaosCrew:
         if self._operator is None:
             self._operator = self._fork("operator", self._cast.operate)
 
-    def _lay_the_line(self) -> None:
+    def _place_proxy(self) -> None:
         if self._line is not None:
             self._proxy = self._fork("proxy", self._line.serve)
             self._line.close()

@@ -36,7 +36,7 @@ ENTERED = LineKind.BEGIN, LineKind.TAKEN
 LEFT = LineKind.END, LineKind.STOPPED, LineKind.LET_GO
 
 
-class LedgerLine(msgspec.Struct, frozen=True, array_like=True):
+class LedgerEntry(msgspec.Struct, frozen=True, array_like=True):
     kind: LineKind
     at: float
     by: str  # the process's name, unique per incarnation
@@ -54,7 +54,7 @@ class Ledger:
     def write(
         self, kind: LineKind, *, task: str = "", key: str = "", fence: int = 0, asked: float = 0.0
     ) -> None:
-        line = LedgerLine(kind, time.time(), self.name, task, key, fence, asked)
+        line = LedgerEntry(kind, time.time(), self.name, task, key, fence, asked)
         os.write(self._file, msgspec.json.encode(line) + b"\n")
 
     def note(self, kind: LineKind, ctx: Context) -> None:
@@ -83,10 +83,10 @@ def _count(written: bytes, *kinds: LineKind) -> int:
     return sum(written.count(f'\n["{kind}",'.encode()) for kind in kinds)
 
 
-def read(folder: Path, pattern: str = "*") -> Iterator[LedgerLine]:
+def read(folder: Path, pattern: str = "*") -> Iterator[LedgerEntry]:
     for path in sorted(folder.glob(f"{pattern}.ledger")):
         for text in path.read_bytes().split(b"\n")[:-1]:  # behind the last newline: nothing
-            yield msgspec.json.decode(text, type=LedgerLine)
+            yield msgspec.json.decode(text, type=LedgerEntry)
 
 
 def _path(folder: Path, name: str) -> Path:

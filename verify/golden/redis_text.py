@@ -136,7 +136,7 @@ def _restore_stream(client: Client, key: bytes, stream: Text) -> None:
 
 
 def _text(raw: bytes | str) -> str:
-    """Each byte as the character of its number: what is no UTF-8 survives, too."""
+    """Return each byte as the character of its number, so that bytes that are no UTF-8 survive."""
     return raw if isinstance(raw, str) else raw.decode("latin-1")
 
 

@@ -7,8 +7,17 @@ A check that lets a mutant live is not worth its name.
 
 from __future__ import annotations
 
-from verify.mutants import in_engine, in_plans, in_store, in_triggers
+from verify.mutants import engine_mutants, plan_mutants, store_mutants, trigger_mutants
 from verify.mutants.hunt import Catch, hunt
 from verify.mutants.mutant import MUTANTS, Mutant
 
-__all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "in_engine", "in_plans", "in_store", "in_triggers"]
+__all__ = [
+    "MUTANTS",
+    "Catch",
+    "Mutant",
+    "engine_mutants",
+    "hunt",
+    "plan_mutants",
+    "store_mutants",
+    "trigger_mutants",
+]

@@ -71,14 +71,14 @@ def _table(rows: Iterable[tuple[str, Catch | None]], says: Mapping[str, str]) ->
 
 
 def _contract(name: str) -> int:
-    from verify.mutants.on_memory import contract
+    from verify.mutants.memory_contract import contract
 
     with _without_patience(_find_mutant(name).alive()) if name else nullcontext():
         return contract()
 
 
 def _hunt_in_lua(given: argparse.Namespace) -> int:
-    from verify.mutants.in_lua import LUA_MUTANTS
+    from verify.mutants.lua_mutants import LUA_MUTANTS
 
     says = {mutant.name: mutant.says for mutant in LUA_MUTANTS if given.only in (None, mutant.name)}
     baseline = in_lua("")
@@ -91,8 +91,8 @@ def _hunt_in_lua(given: argparse.Namespace) -> int:
 
 
 def _contract_on_redis(name: str) -> int:
-    from verify.mutants.in_lua import LUA_MUTANTS
-    from verify.mutants.on_redis import contract
+    from verify.mutants.lua_mutants import LUA_MUTANTS
+    from verify.mutants.redis_contract import contract
 
     mutants = [one for one in LUA_MUTANTS if one.name == name]
     with _without_patience(mutants[0].alive()) if name else nullcontext():

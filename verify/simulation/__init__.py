@@ -1,4 +1,4 @@
-"""The real engine in a simulated world: virtual time, bad lines, crashes, all drawn from a seed.
+"""The real engine in a simulated world: virtual time, faulty connections and crashes, from a seed.
 
     python -m verify.simulation --seeds 200
 

@@ -42,7 +42,7 @@ from verify.simulation.deploys import DEPLOYS
 from verify.simulation.loop import VirtualClock, VirtualLoop
 from verify.simulation.profile import Profile, draw
 from verify.simulation.stores.shadow import Shadow, cast_by
-from verify.simulation.stores.watched import WatchedStore
+from verify.simulation.stores.watched_store import WatchedStore
 from verify.simulation.workload import QUEUES, SHAPES, Trouble
 
 TURNS_LIMIT = 300_000

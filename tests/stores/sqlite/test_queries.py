@@ -13,7 +13,7 @@ from holdfast.domain.task.state import SUSPENDED, Status
 from holdfast.domain.task.task import Task
 from holdfast.ports import Filter
 from holdfast.stores.sqlite import transaction
-from holdfast.stores.sqlite.file import schema
+from holdfast.stores.sqlite.file import connections
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.tasks.records import RecordRow, readable
 from holdfast.stores.sqlite.views import find, measures
@@ -39,7 +39,7 @@ PLACEHOLDER = re.compile(r"\?(\d*)")
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
     path = tmp_path_factory.mktemp("plans") / "holdfast.db"
-    db = schema.open_writer(path, namespace="executor", lock_seconds=1)
+    db = connections.open_writer(path, namespace="executor", lock_seconds=1)
     yield db
     db.close()
 
@@ -153,7 +153,7 @@ def test_each_of_a_set_is_found_by_an_index(db: apsw.Connection, name: str, inde
 def test_every_statement_is_used() -> None:
     code = "".join(p.read_text() for p in (PACKAGE / "stores" / "sqlite").rglob("*.py"))
     made = {f"{table}_delete" for table in re.findall(r'"(\w+)"', code)} | set(transaction.WRITES)
-    steps = {f"v{n}" for n in range(1, schema.VERSION + 1)}
+    steps = {f"v{n}" for n in range(1, connections.VERSION + 1)}
     unused = {name for name in SQL if f'"{name}"' not in code} - made - steps
     assert unused == set()
 
@@ -184,7 +184,7 @@ async def test_the_next_group_is_found_past_all_the_tasks_of_this_one(tmp_path: 
         driver = StoreDriver(store, clock)
         await driver.submit_many(500, type="a")
         await driver.submit(type="b")
-    db, steps = schema.open_reader(path), 0
+    db, steps = connections.open_reader(path), 0
 
     def step() -> bool:
         nonlocal steps

@@ -7,7 +7,7 @@ from typing import Protocol, Unpack
 
 import pytest
 
-from holdfast.stores.redis.client import address, connect
+from holdfast.stores.redis.client import address, driver_connection
 from verify.servers import Config, RedisServer
 
 AS_IT_COMES_SECONDS = address.TIMEOUT_SECONDS
@@ -20,7 +20,7 @@ _numbers = count(1)
 def _patience_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow answer is an answer. Who wants to see an outage says ``timeout=`` in the URL."""
     monkeypatch.setattr(address, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr(connect, "CONNECT_SECONDS_MAX", PATIENCE_SECONDS)
+    monkeypatch.setattr(driver_connection, "CONNECT_SECONDS_MAX", PATIENCE_SECONDS)
 
 
 class StartRedis(Protocol):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import apsw
 
-from holdfast.stores.sqlite.file import schema
+from holdfast.stores.sqlite.file import connections
 from holdfast.stores.sqlite.statements import SQL
 
 BACK_FROM = {
@@ -43,7 +43,7 @@ BACK_FROM = {
 def make_older(path: Path, version: int) -> None:
     db = apsw.Connection(str(path))
     try:
-        for step in range(schema.VERSION, version, -1):
+        for step in range(connections.VERSION, version, -1):
             run(db, BACK_FROM[step])
     finally:
         db.close()

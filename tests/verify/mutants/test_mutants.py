@@ -5,7 +5,7 @@ import pytest
 from verify.mutants import MUTANTS, Mutant, hunt
 from verify.mutants.__main__ import main
 from verify.mutants.hunt import in_lua
-from verify.mutants.in_lua import LUA_MUTANTS, LuaMutant
+from verify.mutants.lua_mutants import LUA_MUTANTS, LuaMutant
 from verify.simulation import run
 from verify.simulation.report import failure
 

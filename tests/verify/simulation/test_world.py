@@ -16,7 +16,7 @@ from holdfast.runtime.deadlines import sleep
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import START_STEADY
 from holdfast.testing.contract.drivers.store_driver import beat
-from verify.faults import Fault, FaultyLine, Rates, faulty_store
+from verify.faults import Fault, FaultyConnection, Rates, faulty_store
 from verify.mutants import MUTANTS
 from verify.simulation import run
 from verify.simulation.__main__ import main
@@ -188,7 +188,7 @@ def test_a_killed_process_does_nothing_more_not_even_clean_up() -> None:
 
 def asked(world: World, **rates: float) -> tuple[Store, list[Fault], MemoryStore]:
     truth, met = MemoryStore(world.clock), list[Fault]()
-    line = FaultyLine(
+    line = FaultyConnection(
         truth,
         world.clock,
         random.Random("line"),

@@ -36,7 +36,7 @@ from verify.chaos.judges.tasks import (
     judge,
     walk_events,
 )
-from verify.chaos.ledger import LedgerLine, LineKind
+from verify.chaos.ledger import LedgerEntry, LineKind
 
 AGAIN = (MemberState.FAILED, MemberState.ROLLED_BACK)
 
@@ -275,7 +275,7 @@ def _lost_task(
 # -- two drivers
 
 
-def _two_drivers(plan_id: str, lines: Sequence[LedgerLine]) -> Iterator[str]:
+def _two_drivers(plan_id: str, lines: Sequence[LedgerEntry]) -> Iterator[str]:
     """Each take-over raises the fence, and nobody writes under one that is lower than the last."""
     handed: defaultdict[int, list[str]] = defaultdict(list)
     wrote: set[tuple[int, int]] = set()

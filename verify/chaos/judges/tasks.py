@@ -18,7 +18,7 @@ from holdfast.domain.task import task as tk
 from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
-from verify.chaos.ledger import LedgerLine, LineKind
+from verify.chaos.ledger import LedgerEntry, LineKind
 
 CLOCK_SECONDS = 0.001  # two readings of one wall clock may differ by so much
 NOBODY = 0  # no fence
@@ -42,7 +42,7 @@ ENDS_OF_A_CLAIM = (
 class History:
     expected: Mapping[str, Status]  # submit key → how it has to end
     records: Mapping[str, tuple[Task, Sequence[Event]]]  # by task id
-    lines: Sequence[LedgerLine]
+    lines: Sequence[LedgerEntry]
     findings: Sequence[Finding]  # of the doctor
     lease_seconds: float
 
@@ -259,7 +259,7 @@ def _by_line(claims: Sequence[ClaimSpan]) -> list[list[ClaimSpan]]:
     return list(lines.values())
 
 
-def _not_the_holders(commits: Sequence[Commit], lines: Sequence[LedgerLine]) -> Iterator[str]:
+def _not_the_holders(commits: Sequence[Commit], lines: Sequence[LedgerEntry]) -> Iterator[str]:
     done = {(line.key, line.fence) for line in lines if line.kind is LineKind.END}
     for commit in commits:
         if commit.fence != NOBODY and (commit.key, commit.fence) not in done:
@@ -267,7 +267,7 @@ def _not_the_holders(commits: Sequence[Commit], lines: Sequence[LedgerLine]) -> 
 
 
 def _overlapping_effects(
-    commits: Sequence[Commit], walks: Sequence[Walk], lines: Sequence[LedgerLine]
+    commits: Sequence[Commit], walks: Sequence[Walk], lines: Sequence[LedgerEntry]
 ) -> Iterator[str]:
     """Report committed effects of one line that began before those of the last fence had ended, by
     the times in the ledger. A zombie's effects in vain are not committed and do not count."""

@@ -19,7 +19,7 @@ from holdfast.domain.trigger.definition import first_time
 from holdfast.domain.trigger.schedule import Every, Once
 from holdfast.domain.trigger.trigger import UNFINISHED, Misfire, Overlap, Trigger
 from holdfast.ports import Finding
-from verify.chaos.ledger import LedgerLine, LineKind
+from verify.chaos.ledger import LedgerEntry, LineKind
 
 EVERY_ONE = 10**6
 STORED_SECONDS = 0.001  # a store may keep times in coarser steps
@@ -30,7 +30,7 @@ class TriggerHistory:
     names: Sequence[str]  # of all that were asked for
     triggers: Sequence[Trigger]  # as the store lists them
     tasks: Sequence[Task]
-    lines: Sequence[LedgerLine]
+    lines: Sequence[LedgerEntry]
     findings: Sequence[Finding]
 
 

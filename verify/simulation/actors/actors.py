@@ -29,7 +29,7 @@ from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.worker.running_tasks import RunningStages
 from holdfast.runtime.worker.worker import Worker
 from holdfast.runtime.worker_options import Rules, WorkerOptions
-from verify.faults import Fault, FaultyLine, faulty_store
+from verify.faults import Fault, FaultyConnection, faulty_store
 from verify.simulation.actors import planner, tenant_holds, trigger_actors
 from verify.simulation.loop import Process
 from verify.simulation.stores.watched_tasks import GRACE_SECONDS
@@ -60,7 +60,7 @@ class Actor(Process, ABC):
         self.world = world
         self.silent = False  # what it has sent and is still on its way never arrives
         self.chance = random.Random(f"{world.seed}/{name}")
-        self.line = FaultyLine(
+        self.line = FaultyConnection(
             world.front,
             self.clock,
             random.Random(f"{world.seed}/{name}/line"),

@@ -23,7 +23,7 @@ from verify.simulation.loop import Process
 
 if TYPE_CHECKING:
     from verify.simulation.actors.actors import Actor
-    from verify.simulation.stores.watched import WatchedStore
+    from verify.simulation.stores.watched_store import WatchedStore
 
 KNOWN_SECONDS = POLL_SECONDS + 1.0  # a worker without trouble has seen a hold by then
 LASTS_SECONDS = (2.0, 8.0, 15.0)

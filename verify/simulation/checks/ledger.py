@@ -13,7 +13,7 @@ from verify.simulation.checks.book import Breach, Invocation, WorldBook
 from verify.simulation.checks.task_steps import CRASH_LIMIT
 from verify.simulation.deploys import CHANGING
 from verify.simulation.loop import Process
-from verify.simulation.stores.watched import WatchedStore
+from verify.simulation.stores.watched_store import WatchedStore
 
 NOTICED_SECONDS = 1.0  # how soon a process that was stopped must see that its leases are over
 

@@ -31,7 +31,7 @@ from holdfast.ports import Claimed, Renewal
 from verify.simulation.checks.book import Breach, RecordMove, WorldBook
 
 if TYPE_CHECKING:
-    from verify.simulation.stores.watched import WatchedStore
+    from verify.simulation.stores.watched_store import WatchedStore
 
 PLACES: Mapping[Next, tuple[Place, ...]] = {
     Next.READY: (Place.READY, Place.LINE),

@@ -37,7 +37,7 @@ from verify.simulation.stores.shadow_parts import (
     PlanLeases,
     essence,
 )
-from verify.simulation.stores.watched import WatchedStore
+from verify.simulation.stores.watched_store import WatchedStore
 
 if TYPE_CHECKING:
     from verify.simulation.world import SimulatedWorld

@@ -11,7 +11,7 @@ from verify.simulation.actors import tenant_holds
 from verify.simulation.checks import verbs
 
 if TYPE_CHECKING:
-    from verify.simulation.stores.watched import WatchedStore
+    from verify.simulation.stores.watched_store import WatchedStore
 
 
 class WatchedAdmin(MemoryAdmin):

@@ -22,7 +22,7 @@ from verify.simulation.checks.book import Breach, RecordMove
 from verify.simulation.checks.plan_steps import PlanBook
 
 if TYPE_CHECKING:
-    from verify.simulation.stores.watched import WatchedStore
+    from verify.simulation.stores.watched_store import WatchedStore
 
 
 class WatchedPlans(MemoryPlans):

@@ -13,7 +13,7 @@ from verify.simulation.actors import tenant_holds
 from verify.simulation.checks import plan_steps, verbs
 
 if TYPE_CHECKING:
-    from verify.simulation.stores.watched import WatchedStore
+    from verify.simulation.stores.watched_store import WatchedStore
 
 STAGE_TIMEOUT_SECONDS = 6.0
 GRACE_SECONDS = 2.0

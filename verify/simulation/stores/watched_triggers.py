@@ -19,7 +19,7 @@ from verify.simulation.checks.book import Breach
 from verify.simulation.checks.trigger_steps import TriggerBook
 
 if TYPE_CHECKING:
-    from verify.simulation.stores.watched import WatchedStore
+    from verify.simulation.stores.watched_store import WatchedStore
 
 
 class WatchedTriggers(MemoryTriggers):

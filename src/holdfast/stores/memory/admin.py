@@ -107,7 +107,7 @@ class MemoryAdmin:
         seen: Callable[[int], None] | None = None,
         every_seconds: float | None = None,
     ) -> Sequence[Finding]:
-        del fix  # what is wrong in memory was put there by a defect: nothing can be mended
+        del fix  # what is wrong in memory was put there by a defect: nothing can be repaired
         if every_seconds is not None:
             return ()
         with self._lock:
@@ -167,7 +167,7 @@ class MemoryAdmin:
                 self._state.refused[f"{entry.before} {entry.command}"] += 1
 
     async def seal(self, *, limit: int) -> int:
-        """Each entry was linked when it was written."""
+        """Return 0: each entry was linked when it was written."""
         del limit
         return 0
 

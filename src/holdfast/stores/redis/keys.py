@@ -83,7 +83,7 @@ _KEYS = {
     "workers": ("workers", "hash"),  # worker → its last beat
     "seen": ("workers:seen", "zset"),  # workers by their last beat
     "claims": ("claims", "hash"),  # worker → its last claim
-    "mending": ("mending", "string"),  # while a process mends what a refused command has torn
+    "mending": ("mending", "string"),  # while a process repairs what a refused command has torn
     "reconciled": ("reconciled", "string"),  # while the last reconciliation is recent
     "bell": ("bell", "stream"),  # a few entries: something may be ready, or has come to rest
 }

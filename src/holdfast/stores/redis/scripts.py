@@ -128,7 +128,9 @@ INSERT = script("insert")
 RECREATE_META = script("recreate_meta")
 CLAIM = script("claim")
 APPLY = script("apply")
-APPLY_FOLLOWED = script("apply_followed")  # for transitions with follow-up tasks, which are rare
+APPLY_WITH_FOLLOW_UPS = script(
+    "apply_with_follow_ups"
+)  # for transitions with follow-up tasks, which are rare
 EXPIRE = script("expire")
 PROMOTE = script("promote")
 RENEW = script("renew")

@@ -1,4 +1,4 @@
-"""The Redis store: opens the connections and hands the partitions to the five parts.
+"""The Redis store: makes the client and hands the partitions to the five parts.
 
 A single server or Sentinel has one partition, a Cluster has many (`partition.py`).
 """

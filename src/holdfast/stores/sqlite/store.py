@@ -17,10 +17,10 @@ from holdfast.stores.sqlite.admin.store import SqliteAdmin
 from holdfast.stores.sqlite.file import clock as boot
 from holdfast.stores.sqlite.file import faults
 from holdfast.stores.sqlite.file.backup import Copying
+from holdfast.stores.sqlite.file.connections import open_reader, open_writer
 from holdfast.stores.sqlite.file.guard import GUARD
-from holdfast.stores.sqlite.file.opened import Open
+from holdfast.stores.sqlite.file.open_parts import OpenParts
 from holdfast.stores.sqlite.file.readers import Readers
-from holdfast.stores.sqlite.file.schema import open_reader, open_writer
 from holdfast.stores.sqlite.file.writer import LOCK_SECONDS, Identity, Writer, patiently
 from holdfast.stores.sqlite.plans.store import SqlitePlans
 from holdfast.stores.sqlite.statements import SQL
@@ -57,7 +57,7 @@ class SqliteStore(SinglePartition):
         self._boot_id, self._lock_seconds = boot_id, lock_seconds
         self._signals = Signals(clock)
         self.ticket = self._signals.ticket
-        self._opened: Open | None = None
+        self._opened: OpenParts | None = None
         self.tasks = SqliteTasks(self._open_here)
         self.views = SqliteViews(self._open_here)
         self.admin = SqliteAdmin(self._open_here)
@@ -68,7 +68,7 @@ class SqliteStore(SinglePartition):
         if self._opened is None:
             self._opened = await asyncio.to_thread(self._open)
 
-    def _open(self) -> Open:
+    def _open(self) -> OpenParts:
         boot_id = self._boot_id or boot.read_boot_id()
         db = self._connect()
         try:
@@ -88,7 +88,7 @@ class SqliteStore(SinglePartition):
             identity=identity,
             lock_seconds=self._lock_seconds,
         )
-        return Open(os.getpid(), clock, writer, readers, identity)
+        return OpenParts(os.getpid(), clock, writer, readers, identity)
 
     def _connect(self) -> apsw.Connection:
         return open_writer(self.path, namespace=self._namespace, lock_seconds=self._lock_seconds)
@@ -111,13 +111,13 @@ class SqliteStore(SinglePartition):
     async def detach(self) -> None:
         """Do nothing: no connection belongs to an event loop."""
 
-    def _close(self, opened: Open) -> None:
+    def _close(self, opened: OpenParts) -> None:
         if not opened.writer.close(timeout=CLOSE_SECONDS):
             log.error("writes to %s did not end in %g s", self.path, CLOSE_SECONDS)
         opened.readers.close()
         GUARD.release(opened.identity.inodes)
 
-    def _open_here(self) -> Open:
+    def _open_here(self) -> OpenParts:
         if self._opened is None:
             raise faults.not_open(self.path)
         if self._opened.pid != os.getpid():

@@ -304,7 +304,7 @@ class Txn:
         elif row.place == Place.LINE and tenant_name is not None:
             self.tenant(tenant_name).waiting -= 1
 
-    def come_to_rest(self, after: Task) -> None:
+    def release_line(self, after: Task) -> None:
         """Let the next task of a tenant through, if this one was active and no longer stops it."""
         if after.tenant is not None:
             tenant = self.tenant(after.tenant)

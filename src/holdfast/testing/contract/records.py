@@ -27,13 +27,13 @@ class RecordContract(Contract):
         assert await self.records.claim_ids(limit=2) == ids[2:]
         assert await self.records.claim_ids(limit=2) == []
 
-    async def test_of_many_who_look_at_once_one_gets_each(self) -> None:
+    async def test_of_many_concurrent_claims_one_gets_each_record(self) -> None:
         ids = sorted([(await self.records.create_due(0)).id for _ in range(20)])
         claims = (self.records.claim_ids(f"c-{n}", limit=7) for n in range(6))
         claimed = await asyncio.gather(*claims)
         assert sorted(record_id for claim in claimed for record_id in claim) == ids
 
-    async def test_a_claim_says_when_to_look_again(self) -> None:
+    async def test_a_claim_returns_the_seconds_until_the_next_record_is_due(self) -> None:
         assert await self.records.next_seconds() is None
         await self.records.create_due(90)
         await self.records.create_due(60)
@@ -43,7 +43,7 @@ class RecordContract(Contract):
         await self.records.create_due(0)
         assert (await self.records.claim(lease_seconds=9)).next_seconds == 9
 
-    async def test_more_than_the_limit_is_a_reason_to_look_at_once(self) -> None:
+    async def test_a_claim_that_leaves_due_records_returns_zero_seconds(self) -> None:
         for _ in range(2):
             await self.records.create_due(0)
         assert (await self.records.claim(limit=1)).next_seconds == 0
@@ -62,7 +62,7 @@ class RecordContract(Contract):
         self.clock.advance(60)
         assert await self.records.prune(older_than_seconds=100) == 1
 
-    async def test_told_to_it_goes_before_its_time_is_over(self) -> None:
+    async def test_with_ignore_keep_it_is_deleted_before_its_retention_ends(self) -> None:
         for _ in range(2):
             await self.records.create_settled(keep_seconds=A_YEAR)
         kept = await self.records.start()

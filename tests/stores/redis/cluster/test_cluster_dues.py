@@ -10,7 +10,7 @@ from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.domain.task.transition import Existing, Inserted
 from holdfast.ports import Kept
-from holdfast.stores.redis.due_merge import AWAY_SECONDS
+from holdfast.stores.redis.partition_pages import AWAY_SECONDS
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.plan_driver import ADMITTED, PlanStoreDriver
@@ -147,7 +147,7 @@ async def test_the_earliest_of_all_partitions_are_handed_out_up_to_the_limit(bot
     assert [one.id.rpartition(".p")[0] for one in due] == NAMES[31:35]
 
 
-async def test_of_many_who_look_at_once_one_gets_each(both: Both) -> None:
+async def test_of_many_concurrent_claims_one_gets_each_record(both: Both) -> None:
     triggers = {(await both.triggers.save_due(name)).id for name in NAMES}
     plans = {(await both.plans.ready(name)).id for name in NAMES}
     looks = (both.triggers.claim_ids(f"s-{n}", limit=9) for n in range(6))

@@ -104,7 +104,7 @@ async def test_where_nothing_follows_nothing_is_told_of_it(bench: Bench) -> None
     assert b"follows" not in packed_transition(transition, 1)
     assert b"follows" in packed_transition(with_follower(bench.driver, transition), 1)
     assert "local function met_before" not in scripts.APPLY.source
-    assert "local function met_before" in scripts.APPLY_FOLLOWED.source
+    assert "local function met_before" in scripts.APPLY_WITH_FOLLOW_UPS.source
 
 
 async def test_followers_count_among_what_one_step_takes(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from holdfast.domain.errors import StoreError
 from holdfast.domain.task.state import Command
 from holdfast.ports import Kept, Moves, Store
 from holdfast.stores import codec
-from holdfast.stores.sqlite.file import migrations, schema
+from holdfast.stores.sqlite.file import connections, migrations
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
@@ -190,7 +190,7 @@ async def test_a_linking_that_fails_leaves_the_file_as_it_was(
         raise StoreError("the machine went away")
 
     with monkeypatch.context() as broken:
-        broken.setattr(schema, "link_audits", fail)
+        broken.setattr(connections, "link_audits", fail)
         with pytest.raises(StoreError, match="went away"):
             async with opened(path, clock):
                 pass

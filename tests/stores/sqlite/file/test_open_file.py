@@ -17,7 +17,7 @@ from holdfast.domain.errors import (
     StoreUnusable,
 )
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.file import schema
+from holdfast.stores.sqlite.file import connections
 from holdfast.stores.sqlite.statements import SQL, read
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
@@ -136,18 +136,18 @@ async def test_a_file_that_stays_locked_is_unavailable_not_awaited_forever(path:
 
 
 def test_an_sqlite_that_can_corrupt_a_log_is_refused() -> None:
-    schema.check_sqlite()
+    connections.check_sqlite()
     with pytest.raises(StoreUnusable, match=r"3\.51\.2"):
-        schema.check_sqlite(3_051_002)
+        connections.check_sqlite(3_051_002)
 
 
-NEXT = schema.VERSION + 1
+NEXT = connections.VERSION + 1
 
 
 def known_upto(monkeypatch: pytest.MonkeyPatch, version: int, **steps: str) -> None:
     """As if this were a release that knows formats up to that one."""
-    monkeypatch.setattr(schema, "VERSION", version)
-    monkeypatch.setattr(schema, "SQL", {**SQL, **steps})
+    monkeypatch.setattr(connections, "VERSION", version)
+    monkeypatch.setattr(connections, "SQL", {**SQL, **steps})
 
 
 async def test_a_file_of_a_format_before_is_brought_forward(
@@ -176,7 +176,7 @@ async def test_a_step_forward_that_fails_changes_nothing(
         broken = f"PRAGMA user_version = {NEXT}; CREATE TABLE half (x); CREATE TABLE half (x);"
         known_upto(newer, NEXT, **{f"v{NEXT}": broken})
         await refusal(path, Exception)
-    assert ask(path, "PRAGMA user_version") == [(schema.VERSION,)]
+    assert ask(path, "PRAGMA user_version") == [(connections.VERSION,)]
     assert ask(path, "SELECT 1 FROM sqlite_schema WHERE name = 'half'") == []
 
 

@@ -12,7 +12,7 @@ from holdfast.domain.errors import InvalidName, SerialisationError
 from holdfast.domain.task.transition import Inserted
 from holdfast.domain.trigger.trigger import Changed, NoRoom, Overlapping, TriggerStale
 from holdfast.stores.sqlite import SqliteStore
-from holdfast.stores.sqlite.file import schema
+from holdfast.stores.sqlite.file import connections
 from holdfast.stores.sqlite.transaction import Txn
 from holdfast.stores.sqlite.triggers import store as triggers
 from holdfast.testing.clock import ManualClock
@@ -63,7 +63,7 @@ async def test_a_file_without_triggers_keeps_its_tasks_and_takes_triggers(
     assert ask(path, "PRAGMA user_version") == [(1,)]
     assert ask(path, "SELECT 1 FROM sqlite_schema WHERE name = 'triggers'") == []
     async with opened(path, clock) as store:
-        assert ask(path, "PRAGMA user_version") == [(schema.VERSION,)]
+        assert ask(path, "PRAGMA user_version") == [(connections.VERSION,)]
         assert await store.views.load([running.id, waiting.id]) == [running, waiting]
         driver = hands_on(store, clock)
         await driver.save_due("nightly")

@@ -16,7 +16,7 @@ from holdfast.domain.task.task import By, Task
 from tests.support.verify.chaos_runs import STORES, run_chaos
 from verify.chaos.judges.plans import PlanHistory, PlanRecords, PlanVerdict, judge_plans
 from verify.chaos.judges.tasks import History
-from verify.chaos.ledger import LedgerLine, LineKind
+from verify.chaos.ledger import LedgerEntry, LineKind
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -103,17 +103,17 @@ RECORDS = PlanRecords(
     events=EVENTS,
 )
 LINES = [
-    LedgerLine(LineKind.ACK, 0.1, "submitter", "p", "p"),
-    LedgerLine(LineKind.DRIVES, 0.9, "w1", "p", fence=1),
-    LedgerLine(LineKind.WROTE, 1.0, "w1", "p", "3", fence=1),
+    LedgerEntry(LineKind.ACK, 0.1, "submitter", "p", "p"),
+    LedgerEntry(LineKind.DRIVES, 0.9, "w1", "p", fence=1),
+    LedgerEntry(LineKind.WROTE, 1.0, "w1", "p", "3", fence=1),
     *(
-        LedgerLine(kind, 1.2, "w1", "t0", "t0/1/migrate", 11)
+        LedgerEntry(kind, 1.2, "w1", "t0", "t0/1/migrate", 11)
         for kind in (LineKind.BEGIN, LineKind.END)
     ),
-    LedgerLine(LineKind.DRIVES, 2.9, "w2", "p", fence=2),
-    LedgerLine(LineKind.WROTE, 3.0, "w2", "p", "6", fence=2),
+    LedgerEntry(LineKind.DRIVES, 2.9, "w2", "p", fence=2),
+    LedgerEntry(LineKind.WROTE, 3.0, "w2", "p", "6", fence=2),
     *(
-        LedgerLine(kind, 3.2, "w1", "t1", "t1/1/migrate", 12)
+        LedgerEntry(kind, 3.2, "w1", "t1", "t1/1/migrate", 12)
         for kind in (LineKind.BEGIN, LineKind.END)
     ),
 ]
@@ -260,14 +260,14 @@ def test_members_that_are_not_what_the_events_say_are_disorder() -> None:
 
 
 def test_one_fence_for_two_drivers_is_a_complaint() -> None:
-    twin = LedgerLine(LineKind.DRIVES, 3.0, "w3", "p", fence=2)
+    twin = LedgerEntry(LineKind.DRIVES, 3.0, "w3", "p", fence=2)
     assert "fence 2 was handed to" in str(judged_beside(lines=[*LINES, twin]).two_drivers)
 
 
 def test_a_write_of_a_driver_that_was_taken_over_is_a_complaint() -> None:
-    zombie = LedgerLine(LineKind.WROTE, 3.5, "w1", "p", "7", fence=1)
+    zombie = LedgerEntry(LineKind.WROTE, 3.5, "w1", "p", "7", fence=1)
     assert "written under fence 1, after 2" in str(
         judged_beside(lines=[*LINES, zombie]).two_drivers
     )
-    twin = LedgerLine(LineKind.WROTE, 3.5, "w1", "p", "6", fence=1)
+    twin = LedgerEntry(LineKind.WROTE, 3.5, "w1", "p", "6", fence=1)
     assert "under the fences 1 and 2" in str(judged_beside(lines=[*LINES, twin]).two_drivers)

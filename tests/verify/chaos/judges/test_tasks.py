@@ -13,7 +13,7 @@ from holdfast.domain.task.events import Event
 from holdfast.domain.task.task import Task
 from holdfast.ports import Finding
 from verify.chaos.judges.tasks import History, judge
-from verify.chaos.ledger import Ledger, LedgerLine, LineKind, has_begun, is_inside, read
+from verify.chaos.ledger import Ledger, LedgerEntry, LineKind, has_begun, is_inside, read
 
 STAGES = ("pack", "ship")
 LEASE_SECONDS = 1.0
@@ -22,13 +22,13 @@ LEASE_SECONDS = 1.0
 # -- a small history that is as it should be: one kill, one take-over
 
 
-def line(kind: LineKind, at: float, stage: str, fence: int, *, task: str = "t1") -> LedgerLine:
-    return LedgerLine(kind, at, f"w{fence}", task, f"{task}/1/{stage}", fence)
+def line(kind: LineKind, at: float, stage: str, fence: int, *, task: str = "t1") -> LedgerEntry:
+    return LedgerEntry(kind, at, f"w{fence}", task, f"{task}/1/{stage}", fence)
 
 
 def effect(
     stage: str, fence: int, begin: float, end: float, *, task: str = "t1"
-) -> list[LedgerLine]:
+) -> list[LedgerEntry]:
     return [
         line(LineKind.BEGIN, begin, stage, fence, task=task),
         line(LineKind.END, end, stage, fence),
@@ -70,9 +70,9 @@ GOOD = History(
     expected={"order-1": Status.COMPLETED},
     records={"t1": (TASK, EVENTS)},
     lines=[
-        LedgerLine(LineKind.ACK, 0.0, "submitter", "t1", "order-1"),
+        LedgerEntry(LineKind.ACK, 0.0, "submitter", "t1", "order-1"),
         *effect("pack", 7, 1.0, 1.2),
-        LedgerLine(LineKind.BEAT, 1.35, "w7", asked=1.3),
+        LedgerEntry(LineKind.BEAT, 1.35, "w7", asked=1.3),
         *effect("ship", 8, 2.6, 2.8),
     ],
     findings=[],
@@ -102,13 +102,13 @@ def test_a_take_over_is_timed_from_the_end_of_the_lease_that_was_renewed_last() 
 
 
 def test_a_beat_without_an_answer_may_have_renewed_the_lease() -> None:
-    unanswered = LedgerLine(LineKind.UNANSWERED, 1.45, "w7", asked=1.4)
+    unanswered = LedgerEntry(LineKind.UNANSWERED, 1.45, "w7", asked=1.4)
     assert judge(replace(GOOD, lines=[*GOOD.lines, unanswered])).swept == pytest.approx([0.05])
 
 
 def test_a_late_sweep_is_counted_unless_the_store_stood_still() -> None:
     late = [*EVENTS[:3], msgspec.structs.replace(EVENTS[3], at=5.5), started(5, 5.6, 8)]
-    beats = [LedgerLine(LineKind.BEAT, 2.0 + n / 2, "w9", asked=2.0 + n / 2) for n in range(8)]
+    beats = [LedgerEntry(LineKind.BEAT, 2.0 + n / 2, "w9", asked=2.0 + n / 2) for n in range(8)]
     history = with_events(*late)
     assert judge(history).late == 0
     assert judge(replace(history, lines=[*history.lines, *beats])).late == 1
@@ -130,7 +130,7 @@ def test_a_submit_that_was_never_answered_is_lost() -> None:
 
 
 def test_one_key_that_made_two_tasks_is_a_complaint() -> None:
-    again = LedgerLine(LineKind.ACK, 3.0, "submitter", "t2", "order-1")
+    again = LedgerEntry(LineKind.ACK, 3.0, "submitter", "t2", "order-1")
     assert "2 tasks were answered" in str(judge(replace(GOOD, lines=[*GOOD.lines, again])).lost)
 
 

@@ -15,7 +15,7 @@ from holdfast.ports import Finding
 from tests.support.verify.chaos_runs import STORES, run_chaos
 from verify.chaos.clocks import JUMP_SECONDS, PACE, JumpingClock
 from verify.chaos.judges.triggers import TriggerHistory, judge_triggers
-from verify.chaos.ledger import Ledger, LedgerLine, LineKind, is_inside
+from verify.chaos.ledger import Ledger, LedgerEntry, LineKind, is_inside
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -63,7 +63,7 @@ GOOD = TriggerHistory(
     names=["tick"],
     triggers=[TRIGGER],
     tasks=TASKS,
-    lines=[LedgerLine(LineKind.ACK, 0.0, "submitter", "tick", "tick")],
+    lines=[LedgerEntry(LineKind.ACK, 0.0, "submitter", "tick", "tick")],
     findings=[],
 )
 

@@ -21,7 +21,7 @@ from verify.simulation.actors.tenant_holds import FOR_A_HOLD
 from verify.simulation.checks import liveness
 from verify.simulation.checks.book import Hold, Invocation, WorldBook
 from verify.simulation.loop import Process, VirtualLoop
-from verify.simulation.stores.watched import WatchedStore
+from verify.simulation.stores.watched_store import WatchedStore
 
 
 class World:

@@ -14,7 +14,7 @@ from holdfast.testing.contract.plans.follow_up_tasks import is_paused
 from holdfast.testing.contract.plans.follow_up_tasks import with_follower as with_plan_follower
 from holdfast.testing.contract.tasks.follow_up_tasks import is_cancelled, with_follower
 from verify.simulation.checks.book import WorldBook
-from verify.simulation.stores.watched import WatchedStore
+from verify.simulation.stores.watched_store import WatchedStore
 
 
 class World:

@@ -27,7 +27,7 @@ class Bells:
     ) -> None:
         self._client, self._of, self._notify = client, of, notify
         self._last: dict[str, str] = {}
-        self._ears: list[asyncio.Task[None]] = []
+        self._listeners: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         for keys in self._of:
@@ -35,14 +35,14 @@ class Bells:
 
     def listen(self) -> None:
         """Start to listen on the calling event loop, unless that has been done."""
-        if not self._ears or self._ears[0].get_loop().is_closed():
-            self._ears = [asyncio.create_task(self._hear(keys)) for keys in self._of]
+        if not self._listeners or self._listeners[0].get_loop().is_closed():
+            self._listeners = [asyncio.create_task(self._follow(keys)) for keys in self._of]
 
     async def close(self) -> None:
-        ears, self._ears = self._ears, []
-        for ear in ears:
-            ear.cancel()
-        await asyncio.gather(*ears, return_exceptions=True)
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.cancel()
+        await asyncio.gather(*listeners, return_exceptions=True)
 
     async def _newest(self, keys: KeyNames) -> str:
         (reply,) = await self._client.many(
@@ -51,7 +51,7 @@ class Bells:
         newest = unless_foreign(reply)
         return str(newest[0][0].decode()) if newest else "0-0"
 
-    async def _hear(self, keys: KeyNames) -> None:
+    async def _follow(self, keys: KeyNames) -> None:
         lost = False
         while True:
             try:
@@ -59,19 +59,19 @@ class Bells:
                     self._last[keys.prefix] = await self._newest(keys)
                     lost = False
                     self._ring(Topic)
-                await self._hear_once(keys)
+                await self._poll(keys)
             except StoreError as error:
                 log.debug("cannot listen for changes of %s: %s", keys.prefix, error)
                 lost = True
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _hear_once(self, keys: KeyNames) -> None:
+    async def _poll(self, keys: KeyNames) -> None:
         last = self._last[keys.prefix]
-        heard = await self._client.listen(keys, last, block_seconds=BLOCK_SECONDS)
-        for entry, fields in heard:
+        rings = await self._client.listen(keys, last, block_seconds=BLOCK_SECONDS)
+        for entry, fields in rings:
             self._last[keys.prefix] = entry
             self._ring(topic for topic in Topic if topic.encode() in fields)
-        if len(heard) >= RINGS:  # older entries may have been dropped
+        if len(rings) >= RINGS:  # older entries may have been dropped
             self._ring(Topic)
 
     def _ring(self, topics: Iterable[Topic]) -> None:

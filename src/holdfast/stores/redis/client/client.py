@@ -3,8 +3,9 @@
 Arguments of scripts are packed. A structure comes back as a flat list of names and values.
 Four scripts run for every task (insert, claim, apply, renew) and answer by position, which is
 shorter. Each of their replies is taken apart in one place only, next to the names of its parts:
-`submission.insertion_of`, `claim.ClaimReply`, `transition.outcome_of` and `store.renew`. A script
-that writes puts its answer into an envelope, which `Partition.write` opens.
+`insertion_of`, `ClaimReply` and `outcome_of` in `encoding/` (submission, claim, transition), and
+`renew` in `tasks/store.py`. A script that writes puts its answer into an envelope, which
+`Partition.write` in `partition.py` opens.
 """
 
 from __future__ import annotations
@@ -144,11 +145,11 @@ class RedisClient:
         block_ms = max(1, round(block_seconds * 1000))
         command = ("XREAD", "COUNT", BELLS_MAX, "BLOCK", block_ms, "STREAMS", key, last_id)
 
-        async def hear(topology: Topology) -> Any:
+        async def read(topology: Topology) -> Any:
             node = await topology.owner_of(key)
-            return await topology.hear(node, command, block_seconds)
+            return await topology.listen(node, command, block_seconds)
 
-        reply = await self._again(hear, repeatable=True)
+        reply = await self._again(read, repeatable=True)
         return [
             (entry.decode(), dict(zip(fields[::2], fields[1::2], strict=True)))
             for _, entries in reply or ()

@@ -18,7 +18,7 @@ from holdfast.domain.errors import (
     StoreUnusable,
 )
 from holdfast.stores.redis.client.address import Address
-from holdfast.stores.redis.client.connect import CONNECT_SECONDS_MAX
+from holdfast.stores.redis.client.driver_connection import CONNECT_SECONDS_MAX
 
 log = logging.getLogger("holdfast.stores.redis.faults")
 
@@ -79,7 +79,7 @@ def is_denied(error: BaseException) -> bool:
     return code_of(error) == "NOPERM"
 
 
-def tells_denied(text: str) -> bool:
+def is_denial(text: str) -> bool:
     """Return whether this text, kept by a script, says that a command was refused."""
     return "NOPERM" in text or _DENIED_IN_SCRIPT.search(text) is not None
 

@@ -17,17 +17,17 @@ from redis.crc import key_slot
 from holdfast.domain.errors import StoreError
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.address import Address, AddressKind, Host
-from holdfast.stores.redis.client.connect import (
+from holdfast.stores.redis.client.connection import Command, PipelinedConnection
+from holdfast.stores.redis.client.driver_connection import (
     DriverConnection,
     ask_once,
     make_driver_connection,
     open_connection,
     tls_of,
 )
-from holdfast.stores.redis.client.connection import Command, PipelinedConnection
 
 REDIRECTS = 3
-EARS_MAX = 1024  # connections for blocking reads: one for each partition
+LISTENERS_MAX = 1024  # connections for blocking reads: one for each partition
 # Until Sentinel demotes a primary that was replaced, it accepts writes, which are lost. That takes
 # ten seconds, so we ask Sentinel more often.
 TRUST_SECONDS = 2.0
@@ -58,8 +58,8 @@ class Node:
         self._connection: PipelinedConnection | None = None
         self._connecting: asyncio.Task[PipelinedConnection] | None = None
         self._closed = False
-        self._ears: list[PipelinedConnection] = []  # idle connections for blocking reads
-        self._hearing = 0
+        self._listeners: list[PipelinedConnection] = []  # idle connections for blocking reads
+        self._listening = 0
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands, and return the reply of each, or its error in its place."""
@@ -87,22 +87,22 @@ class Node:
             connection.close()
         return connection
 
-    async def hear(self, command: Command, block_seconds: float) -> Any:
+    async def listen(self, command: Command, block_seconds: float) -> Any:
         """Send a blocking read on a connection of its own, so that no other call has to wait."""
-        if self._hearing >= EARS_MAX:
-            raise redis.TimeoutError(f"{EARS_MAX} connections listen already")
-        self._hearing += 1
+        if self._listening >= LISTENERS_MAX:
+            raise redis.TimeoutError(f"{LISTENERS_MAX} connections listen already")
+        self._listening += 1
         try:
-            ear = self._ears.pop() if self._ears else None
+            ear = self._listeners.pop() if self._listeners else None
             if ear is None or not ear.usable:
                 ear = await open_connection(self._make(), self._timeout_seconds)
             [reply] = await ear.ask([command], block_seconds=block_seconds)
         finally:
-            self._hearing -= 1
+            self._listening -= 1
         if self._closed:
             ear.close()
         else:
-            self._ears.append(ear)
+            self._listeners.append(ear)
         if isinstance(reply, redis.ResponseError):
             raise reply
         return reply
@@ -113,7 +113,7 @@ class Node:
             self._connecting.cancel()
         if self._connection is not None:
             self._connection.close() if wait else self._connection.retire()
-        for ear in self._ears:
+        for ear in self._listeners:
             ear.close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next turn
 
@@ -174,9 +174,9 @@ class Topology:
         except redis.RedisError as error:
             raise await self._fault(node, error) from error
 
-    async def hear(self, node: Node, command: Command, block_seconds: float) -> Any:
+    async def listen(self, node: Node, command: Command, block_seconds: float) -> Any:
         try:
-            return await node.hear(command, block_seconds)
+            return await node.listen(command, block_seconds)
         except redis.DataError:
             raise
         except redis.RedisError as error:

@@ -62,7 +62,7 @@ class _Submission(msgspec.Struct, omit_defaults=True, gc=False):
 def packed_submission(submission: Submission) -> bytes:
     task, events = submission.task, submission.events
     try:
-        line = line_of(task)
+        line = submitted_text_of(task)
         if not line:
             codec.check_task(task)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
@@ -76,7 +76,9 @@ def packed_submission(submission: Submission) -> bytes:
             status=task.status,
             version=str(task.version),
             day=record.day(task.created_at),
-            fields=record.waiting(task) if line else record.name_value_list(record.newborn(task)),
+            fields=record.waiting(task)
+            if line
+            else record.name_value_list(record.first_record(task)),
             payload=as_text(task, b"%b\n%b" % (line, submission.payload)),
             tenant=task.tenant,
             plan=task.plan,
@@ -133,7 +135,7 @@ def insertion_of(word: bytes, name: str, where: str) -> Insertion | StoreError:
 # -- the line before the payload
 
 
-class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class _SubmittedTask(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A task as it was submitted; the facts that are most often the default come last."""
 
     type: str
@@ -154,44 +156,44 @@ class _Born(msgspec.Struct, array_like=True, frozen=True, gc=False):
     effects: str | None = None
 
 
-_facts = attrgetter(*_Born.__struct_fields__)
-_AS_EVER = tuple(field.default for field in msgspec.structs.fields(_Born))
+_facts = attrgetter(*_SubmittedTask.__struct_fields__)
+_AS_EVER = tuple(field.default for field in msgspec.structs.fields(_SubmittedTask))
 LEAST = 3  # facts that every line has
 
-_decode_born = msgspec.json.Decoder(_Born).decode
+_decode_submitted = msgspec.json.Decoder(_SubmittedTask).decode
 _LATER = slice(*map(Task.__struct_fields__.index, ("settled_at", "place")))
 _NOTHING = tuple(DEFAULTS[name] for name in Task.__struct_fields__[_LATER])
 
 
-def is_just_born(task: Task) -> bool:
+def is_as_submitted(task: Task) -> bool:
     """Return whether the task is as a submit makes it."""
     nothing = msgspec.structs.astuple(task)[_LATER] == _NOTHING
     return nothing and task.created_at == task.updated_at == task.status_since
 
 
-def line_of(task: Task) -> bytes:
+def submitted_text_of(task: Task) -> bytes:
     """Return the task as one line, or nothing if it is not as a submit makes it."""
-    if not is_just_born(task):
+    if not is_as_submitted(task):
         return b""
     facts = list(_facts(task))
     facts[1] = round(task.created_at, 6)  # as in the record
     while len(facts) > LEAST and facts[-1] == _AS_EVER[len(facts) - 1]:
         facts.pop()
     line = record.encode(facts)
-    _read_born(task.id, line)  # constructors check no types
+    _read_submitted(task.id, line)  # constructors check no types
     return line
 
 
-def _read_born(task_id: str, line: bytes) -> _Born:
+def _read_submitted(task_id: str, line: bytes) -> _SubmittedTask:
     try:
-        return _decode_born(line)
+        return _decode_submitted(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SerialisationError(f"task {task_id}: its line cannot be read: {error}") from error
 
 
 def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: float) -> Task:
     """Return the task as its first claim has made it."""
-    of = _read_born(task_id, line)
+    of = _read_submitted(task_id, line)
     status = START.to[of.status]
     return Task(
         id=task_id,

@@ -64,7 +64,7 @@ class _Transition(msgspec.Struct, omit_defaults=True, gc=False):
     status: str
     fields: list[str]
     dwelt: float  # seconds in the status before
-    said: list[str] | None = None  # new elements of its list of events
+    elements: list[str] | None = None  # new elements of its list of events
     was: _Was | None = None
     lease: str | None = None
     gone: list[str] | None = None
@@ -191,13 +191,13 @@ def _add_events(packed: _Transition, transition: Transition) -> None:
         packed.fields += ("ran", ran)
         return
     events = event_log.encode_events(transition.events)
-    packed.said = [f"{packed.version}\n{transition.request}\n{events}"]
+    packed.elements = [f"{packed.version}\n{transition.request}\n{events}"]
     if (
         lease is not None
         and packed.was is not None
         and event_log.is_start_implied(before, lease.id)
     ):
-        packed.said.insert(0, event_log.start_element(before, lease.owner))
+        packed.elements.insert(0, event_log.start_element(before, lease.owner))
 
 
 def _inline(packed: _Transition, gone: list[str], name: str, text: str) -> bool:
@@ -253,7 +253,7 @@ def _outcome(transition: Transition, word: bytes, *facts: Any) -> Outcome:
             return Applied(after)
         case b"unreadable":
             message = facts[0].decode(errors="replace")
-            if faults.tells_denied(message):  # no fault of the record
+            if faults.is_denial(message):  # no fault of the record
                 raise faults.CommandDenied(f"task {after.id}: {message}; {faults.ACL_HELP}")
             raise SerialisationError(f"task {after.id}: {message}")
         case b"stayed" | b"repeated":

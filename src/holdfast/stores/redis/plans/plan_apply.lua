@@ -35,7 +35,7 @@ end
 local function write()
   call('HSET', plan, unpack(t.fields))
   if #t.gone > 0 then call('HDEL', plan, unpack(t.gone)) end
-  call('RPUSH', K.plan_events(id), t.said)
+  call('RPUSH', K.plan_events(id), t.element)
   if t.audit then call('RPUSH', K.audit, t.audit) end
   written = written + 1
 end
@@ -109,5 +109,5 @@ if not t.quiet then rings.due = true end
 if t.follows then accept_all(t.follows) end
 end_submits()
 finish()
-count_causes()
+count_error_groups()
 return {{'applied', shown_plan(id, names)}, writes, written, strange_keys()}

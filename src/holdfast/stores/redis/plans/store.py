@@ -35,13 +35,13 @@ from holdfast.domain.plan.plan import (
 )
 from holdfast.ports import DuePlans, PlanPage
 from holdfast.stores import codec
-from holdfast.stores.redis import due_merge, scripts
+from holdfast.stores.redis import partition_pages, scripts
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.client import by_name, pack, pairs_of, unless_foreign
-from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf, seconds_of
 from holdfast.stores.redis.encoding import plan_trigger_hash, record
 from holdfast.stores.redis.encoding.submission import packed_follows
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all
+from holdfast.stores.redis.partition_pages import DueItems, Leaf, leaf, seconds_of
 
 CLAIMS = 50  # plans claimed by one script
 VERSIONS = 100  # versions whose events are read at once
@@ -76,7 +76,7 @@ class RedisPlans:
         async def take(part: Partition, number: int) -> DueItems[Plan]:
             return await claim(part, owner, number, lease_seconds)
 
-        claimed = await due_merge.hand_out(self._parts, limit, find_due, take)
+        claimed = await partition_pages.hand_out(self._parts, limit, find_due, take)
         return DuePlans(plans=tuple(claimed.items), next_seconds=claimed.next_seconds)
 
     async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
@@ -149,7 +149,7 @@ class RedisPlans:
             return not statuses or plan.status in statuses
 
         leaves = await gather_all(load_page(part, matches, limit, cursor) for part in self._parts)
-        plans, end = due_merge.one_page(leaves, limit, newest_first=True)
+        plans, end = partition_pages.one_page(leaves, limit, newest_first=True)
         return PlanPage(plans=plans, cursor=end)
 
 
@@ -164,7 +164,7 @@ class _Change(msgspec.Struct, omit_defaults=True, gc=False):
     delay: str
     fields: list[str]
     gone: list[str]
-    said: str
+    element: str
     moves: list[tuple[str, str, str, bool]]
     listed: str
     lease: str | None = None
@@ -273,7 +273,7 @@ def _pack_change(change: PlanChange, ids: Sequence[str], at_least_seconds: int) 
         delay=repr(change.delay_seconds),
         fields=written.fields,
         gone=written.gone,
-        said=_event_element(after.version, change.events),
+        element=_event_element(after.version, change.events),
         moves=[_move(index, member, ids) for index, member in dict(change.moves).items()],
         listed=list_name(after),
         lease=change.lease,

@@ -28,7 +28,7 @@ from holdfast.stores.redis.client.client import Reply, by_name, each_by_name
 from holdfast.stores.redis.encoding import record
 from holdfast.stores.redis.keys import TYPE_OF
 from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.repair import doctor_dues, recount, salvage
+from holdfast.stores.redis.repair import doctor_plans_triggers, recount, salvage
 from holdfast.stores.redis.repair.token_lock import TokenLock
 from holdfast.stores.redis.views import walks
 from holdfast.stores.redis.views.walks import Pace
@@ -164,7 +164,7 @@ async def _everything(examination: Examination) -> AsyncIterator[Finding]:
                 async for finding in _strays(part, kind, "", names, fix):
                     yield finding
                 await pace()
-        async for finding in doctor_dues.records(part, page, fix, pace):
+        async for finding in doctor_plans_triggers.records(part, page, fix, pace):
             yield finding
         indexes |= dict.fromkeys(key for key in page if key[0] in OTHERS)
         await pace()
@@ -174,7 +174,7 @@ async def _everything(examination: Examination) -> AsyncIterator[Finding]:
     for following in (
         _tenants(examination, {of for kind, of in indexes if kind in OF_A_TENANT}),
         _error_groups(examination, {of for kind, of in indexes if kind == "by_cause"}),
-        doctor_dues.lists(part, fix, pace),
+        doctor_plans_triggers.lists(part, fix, pace),
         recount.examine(part, fix=fix, pace=pace),
     ):
         async for finding in following:
@@ -197,7 +197,7 @@ async def _error_groups(examination: Examination, seen: set[str]) -> AsyncIterat
         seen |= {_text(group) for group in page}
     for names in walks.pages(sorted(seen), PAGE):
         for reply in each_by_name(await part.call(scripts.EXAMINE_ERROR_GROUPS, fix, *names)):
-            group = f"suspended tasks of error group {_text(reply['cause'])}"
+            group = f"suspended tasks of error group {_text(reply['group'])}"
             message = findings.wrong_count(group, reply["counted"], reply["tasks"])
             yield _finding("I11", None, message, examination.fix)
         await examination.pace()

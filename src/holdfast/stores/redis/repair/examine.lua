@@ -1,5 +1,5 @@
 -- examine: Compares the records of tasks with queues, lines, leases and indexes.
--- ARGV 2 "1": mend, 3 the statuses of LOSE, 4 its event, 5 the lock's seconds, 6… ids of tasks.
+-- ARGV 2 "1": repair, 3 the statuses of LOSE, 4 its event, 5 the lock's seconds, 6… ids of tasks.
 -- Answers for each the `type` of its key, the `fields` of its record, the end of its lease
 -- (`lease_until`), what is kept beside the record (`bodies`), `complaints` (each the `invariant`,
 -- a `message`, and whether it was `mended`), and whether it `runs`. This script looks only for

@@ -1,5 +1,5 @@
--- examine_plans: Reads what belongs to a plan, or mends it.
--- ARGV 2 the id, 3 the names to answer with, 4 nothing, or what to mend: it is written to the
+-- examine_plans: Reads what belongs to a plan, or repairs it.
+-- ARGV 2 the id, 3 the names to answer with, 4 nothing, or what to repair: it is written to the
 -- version that was looked at only. Answers the `type` of its key, its `values`, its `members`, the
 -- tasks that have a slot (`admitted`), when it is due by its record (`due`) and by the list
 -- (`listed_due`), and whether it is in the list of plans (`listed`).

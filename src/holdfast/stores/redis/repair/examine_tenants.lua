@@ -1,5 +1,5 @@
 -- examine_tenants: Compares tenants' lines with their active tasks.
--- ARGV 2 "1": mend, 3… tenants. Answers for each complaint the `tenant`, a `message`, and whether
+-- ARGV 2 "1": repair, 3… tenants. Answers for each complaint the `tenant`, a `message`, and whether
 -- it was `mended`.
 -- uses: numbers server tenant_place write_batch queue_entry tenant_line
 -- keys: active line lock resting

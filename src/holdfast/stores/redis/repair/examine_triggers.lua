@@ -1,5 +1,5 @@
 -- examine_triggers: Compares the records of triggers with the lists that they are in.
--- ARGV 2 "1": mend, 3 the statuses of LEASE, 4… ids. Answers for each the `type` of its key, its
+-- ARGV 2 "1": repair, 3 the statuses of LEASE, 4… ids. Answers for each the `type` of its key, its
 -- `fields`, and `complaints`.
 -- uses: answers milliseconds numbers server
 -- keys: trigger triggers triggers_declared triggers_due triggers_ended triggers_leased

@@ -14,13 +14,13 @@ end
 local split = 3 + 2 * tonumber(ARGV[3])
 local before, wanted = pairs_of(ARGV, 4, split), pairs_of(ARGV, split + 1, #ARGV)
 local found = call('HGETALL', K.counts)
-local said = pairs_of(found, 1, #found)
+local counted = pairs_of(found, 1, #found)
 
 local function are(counts)
   for field, number in pairs(counts) do
-    if said[field] ~= number then return false end
+    if counted[field] ~= number then return false end
   end
-  for field in pairs(said) do
+  for field in pairs(counted) do
     if not counts[field] then return false end
   end
   return true
@@ -29,7 +29,7 @@ end
 if (call('HGET', K.meta, 'writes') or '') ~= ARGV[2] then return 0 end
 if are(wanted) then return 1 end
 if not are(before) then return 0 end
-for field in pairs(said) do
+for field in pairs(counted) do
   if not wanted[field] then call('HDEL', K.counts, field) end
 end
 for field, number in pairs(wanted) do call('HSET', K.counts, field, whole(number)) end

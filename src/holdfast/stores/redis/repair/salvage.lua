@@ -56,7 +56,7 @@ local function take_out_of_indexes()
   for _, status in ipairs(statuses) do follow('ZREM', K.by_status(status), id) end
   if old.error then
     follow('ZREM', K.by_error(old.error), id)
-    index_cause(id, old.error, nil)
+    index_error_group(id, old.error, nil)
   end
   if old.planId then follow('ZREM', K.by_plan(old.planId), id) end
   if old.tenantId then follow('ZREM', K.by_tenant(old.tenantId), id) end
@@ -66,7 +66,7 @@ end
 local function put_into_indexes(r)
   follow('ZADD', K.by_status(r.status), 0, id)
   if r.error then follow('ZADD', K.by_error(r.error), 0, id) end
-  index_cause(id, nil, r.suspendedAt and r.error)
+  index_error_group(id, nil, r.suspendedAt and r.error)
   if r.planId then follow('ZADD', K.by_plan(r.planId), 0, id) end
   if r.tenantId then follow('ZADD', K.by_tenant(r.tenantId), 0, id) end
   follow('SADD', K.by_day(string.sub(r.createdAt, 1, 10)), id)
@@ -103,7 +103,7 @@ end
 -- In place, as the server lets the record go at its time.
 local function stay_settled()
   if old.ran then  -- it leans on fields that may be put aside now
-    log_elements(id, unpack(unsaid_of(old)))
+    log_elements(id, unpack(unlogged_of(old)))
     call('HDEL', K.task(id), 'ran')
   end
   local good, bad = {}, {}
@@ -133,11 +133,11 @@ else
   if t.before and t.before ~= t.status then
     count_move(t.before, t.status, r, wall - (tonumber(old.statusSince) or wall))
   end
-  come_to_rest(r)
+  release_line(r)
   if old.tenantId and old.tenantId ~= r.tenantId and active_of(old.tenantId) == id then
     advance(old.tenantId, nil)
   end
 end
 finish()
-count_causes()
+count_error_groups()
 return 'done'

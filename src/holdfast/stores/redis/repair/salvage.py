@@ -185,7 +185,7 @@ def _whole(text: Any) -> int | None:
 
 def readable(task_id: str, remains: Remains, now: float) -> tuple[dict[str, str], list[str]]:
     """Return a record that can be read, and the fields of the old one that are bad or missing."""
-    base = record.newborn(_placeholder(task_id, remains, now))
+    base = record.first_record(_placeholder(task_id, remains, now))
     good: dict[str, str] = {}
     bad: list[str] = []
     for word, text in zip(remains.fields[::2], remains.fields[1::2], strict=True):
@@ -302,7 +302,7 @@ def _facts_of_the_ended(
 
 
 def _fields(task: Task) -> list[str]:
-    fields = record.newborn(task) | record.full(task)
+    fields = record.first_record(task) | record.full(task)
     if task.fence:
         fields["fence"] = str(task.fence)
     return record.name_value_list(fields)

@@ -1,8 +1,8 @@
 -- An answer for each argument.
 
--- Returns what `look` answers to each argument from a number on.
-local function answer_each(from, look)
+-- Returns what `answer` returns to each argument from a number on.
+local function answer_each(from, answer)
   local answers = {}
-  for i = from, #ARGV do answers[i - from + 1] = look(ARGV[i]) end
+  for i = from, #ARGV do answers[i - from + 1] = answer(ARGV[i]) end
   return answers
 end

@@ -1,7 +1,7 @@
 -- Keys that another program uses.
 --
 -- A key whose name carries a name may be of another program. What follows from the records is then
--- left out, reported (see strange_keys()), and mended by the doctor: the task itself must not suffer.
+-- left out, reported (see strange_keys()), and repaired by the doctor: the task must not suffer.
 -- uses: server
 -- constants: DENIED
 
@@ -22,7 +22,7 @@ local function follow(command, key, ...)
 end
 
 -- Notes that a command was refused, in a script that goes on behind the error: something is torn.
-local function tell_denied(wrong)
+local function note_denied(wrong)
   local text = type(wrong) == 'table' and wrong.err or tostring(wrong)
   if string.find(text, 'NOPERM', 1, true) or string.find(text, 'ACL failure', 1, true)
     or string.find(text, "can't run this command", 1, true) then strangers[DENIED] = true end

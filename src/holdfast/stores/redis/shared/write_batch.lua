@@ -43,8 +43,8 @@ local function finish()
   for key, of in pairs(members) do write_members(key, of) end
   for stream, of in pairs(entries) do
     local acked, dropped = try('XACK', stream, GROUP, unpack(of)), try('XDEL', stream, unpack(of))
-    if type(acked) == 'table' then tell_denied(acked) end
-    if type(dropped) == 'table' then tell_denied(dropped) end
+    if type(acked) == 'table' then note_denied(acked) end
+    if type(dropped) == 'table' then note_denied(dropped) end
   end
   if written > 0 then writes = call('HINCRBY', K.meta, 'writes', written) end
   for queue, places in pairs(counts) do

@@ -1,4 +1,4 @@
--- apply: Applies transitions from which no task follows.
+-- apply: Applies transitions without follow-up tasks.
 -- ARGV 2 the seconds that a tombstone stays, 3 the checkpoint's time to live, 4… one transition
 -- each.
 -- uses: transitions

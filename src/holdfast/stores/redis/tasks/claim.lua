@@ -100,7 +100,7 @@ end
 
 -- Takes a task as it was submitted: its payload has all that a first holder needs, and the record is
 -- not read.
-local function take_newborn(id, entry, queue, its_type)
+local function take_first_run(id, entry, queue, its_type)
   local key = K.task(id)
   local found = try('HMGET', key, 'version', 'place', 'entry', 'status', 'tenantId', 'statusSince',
     'order')
@@ -119,7 +119,7 @@ end
 
 -- Takes a task; `its_type` is there if the entry has it.
 local function take(id, entry, queue, its_type)
-  if entry and take_newborn(id, entry, queue, its_type) then return true end
+  if entry and take_first_run(id, entry, queue, its_type) then return true end
   local r, fields = read(id)
   if not r and fields then
     unreadable[#unreadable + 1] = id
@@ -232,7 +232,7 @@ end
 
 -- What was handed out must have its lease, and be answered, whatever went wrong behind it.
 local done, wrong = pcall(take_all)
-if not done then tell_denied(wrong) end
+if not done then note_denied(wrong) end
 finish()
 if not done and #claimed == 0 then return failed(wrong) end
 local given = {}

@@ -38,7 +38,7 @@ get_through()
 local lapsed = call('ZRANGEBYSCORE', K.leases, '-inf', decimal(now), 'LIMIT', 0, ARGV[2])
 for _, found in ipairs(in_order(lapsed)) do
   local done, taken_back = pcall(take, found.id, found.record, found.wrong)
-  if not done then tell_denied(taken_back) end
+  if not done then note_denied(taken_back) end
   if done and taken_back then taken = taken + 1 else unreadable[#unreadable + 1] = found.id end
 end
 finish()

@@ -29,7 +29,7 @@ get_through()
 local ids = call('ZRANGEBYSCORE', K.retry, '-inf', decimal(now), 'WITHSCORES', 'LIMIT', 0, ARGV[2])
 for _, found in ipairs(in_order(ids, true)) do
   local done, is_moved = pcall(promote, found.id, found.record, found.wrong)
-  if not done then tell_denied(is_moved) end
+  if not done then note_denied(is_moved) end
   if done and is_moved then moved = moved + 1 else unreadable[#unreadable + 1] = found.id end
 end
 finish()

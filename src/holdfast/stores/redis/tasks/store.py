@@ -182,9 +182,9 @@ def _moves(
     for end, transition in enumerate(batch):
         weight += 1 + len(transition.follows)
         if weight > MOVES and end > start:
-            yield scripts.APPLY_FOLLOWED, packed[start:end]
+            yield scripts.APPLY_WITH_FOLLOW_UPS, packed[start:end]
             start, weight = end, 1 + len(transition.follows)
-    yield scripts.APPLY_FOLLOWED, packed[start:]
+    yield scripts.APPLY_WITH_FOLLOW_UPS, packed[start:]
 
 
 # -- leases and times

@@ -29,10 +29,9 @@ from holdfast.domain.trigger.trigger import (
 )
 from holdfast.ports import DueTriggers, TriggerPage
 from holdfast.stores import codec
-from holdfast.stores.redis import due_merge, scripts
+from holdfast.stores.redis import partition_pages, scripts
 from holdfast.stores.redis.client import faults
 from holdfast.stores.redis.client.client import by_name, pack, pairs_of, unless_foreign
-from holdfast.stores.redis.due_merge import DueItems, Leaf, leaf, seconds_of
 from holdfast.stores.redis.encoding import plan_trigger_hash, submission
 from holdfast.stores.redis.partition import (
     Partition,
@@ -41,6 +40,7 @@ from holdfast.stores.redis.partition import (
     gather_all,
     unless_failed,
 )
+from holdfast.stores.redis.partition_pages import DueItems, Leaf, leaf, seconds_of
 from holdfast.stores.triggers import StoredTriggers, TriggerFilter
 
 CHANGES = 16  # changes written by one script
@@ -103,7 +103,7 @@ class RedisTriggers(StoredTriggers):
         async def take(part: Partition, number: int) -> DueItems[Trigger]:
             return await claim(part, owner, upto, number, lease_seconds)
 
-        claimed = await due_merge.hand_out(self._parts, limit, find, take)
+        claimed = await partition_pages.hand_out(self._parts, limit, find, take)
         leased = sorted(claimed.items, key=_by_time)
         return DueTriggers(triggers=tuple(leased), next_seconds=claimed.next_seconds)
 
@@ -145,7 +145,7 @@ class RedisTriggers(StoredTriggers):
         of_tenant = where.tenant is not None and self._parts.of_tenant(where.tenant)
         parts = [of_tenant] if of_tenant else [*self._parts]
         leaves = await gather_all(load_page(part, where, limit, cursor) for part in parts)
-        triggers, end = due_merge.one_page(leaves, limit, newest_first=False)
+        triggers, end = partition_pages.one_page(leaves, limit, newest_first=False)
         return TriggerPage(triggers=triggers, cursor=end)
 
     async def _find_due(self, due_by: float, limit: int) -> list[Trigger]:

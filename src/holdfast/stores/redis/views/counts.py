@@ -95,7 +95,7 @@ def merge_stats(parts: Sequence[Stats]) -> Stats:
         by_queue=by_queue,
         moves=_merge_moves(move for part in parts for move in part.moves),
         refused=refused,
-        heads=_merge_heads(parts),
+        heads=_merge_first_tasks(parts),
         now=max(part.now for part in parts),
         checkpoints=sum(part.checkpoints for part in parts),
         locks=sum(part.locks for part in parts),
@@ -121,7 +121,7 @@ def _merge_moves(moves: Iterable[Moves]) -> tuple[Moves, ...]:
     return tuple(merged.values())
 
 
-def _merge_heads(parts: Sequence[Stats]) -> dict[str, Task]:
+def _merge_first_tasks(parts: Sequence[Stats]) -> dict[str, Task]:
     """Return the first task of each queue: of several partitions, the one that waited longest."""
     heads: dict[str, Task] = {}
     for part in parts:

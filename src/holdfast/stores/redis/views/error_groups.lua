@@ -6,7 +6,7 @@
 
 local LOOK = 10
 
-local function cause(fingerprint)
+local function error_group(fingerprint)
   local key = K.by_cause(fingerprint)
   for _, id in ipairs(follow('ZREVRANGEBYLEX', key, '+', '-', 'LIMIT', 0, LOOK) or {}) do
     local r, fields = read(id)
@@ -15,4 +15,4 @@ local function cause(fingerprint)
   return false
 end
 
-return answer_each(2, cause)
+return answer_each(2, error_group)

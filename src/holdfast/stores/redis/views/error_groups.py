@@ -14,7 +14,7 @@ from holdfast.stores.redis.client.client import by_name, pairs_of, unless_foreig
 from holdfast.stores.redis.encoding.record import readable
 from holdfast.stores.redis.partition import Partition, Partitions, gather_all
 
-CAUSES_MAX = 10_000  # of one partition, the most frequent; a program has far fewer
+GROUPS_MAX = 10_000  # of one partition, the most frequent; a program has far fewer
 
 
 async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
@@ -22,7 +22,9 @@ async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
     counts: Counter[str] = Counter()
     for counted in await gather_all(_counts(part) for part in parts):
         counts.update(counted)
-    ranked = sorted(counts, key=lambda cause: (-counts[cause], cause))[: max(0, limit)]
+    ranked = sorted(counts, key=lambda fingerprint: (-counts[fingerprint], fingerprint))[
+        : max(0, limit)
+    ]
     merged: dict[str, ErrorGroup] = {}
     for group in chain.from_iterable(await gather_all(_groups(part, ranked) for part in parts)):
         known = merged.get(group.fingerprint)
@@ -31,18 +33,22 @@ async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
 
 
 async def _counts(part: Partition) -> Counter[str]:
-    most = ("ZREVRANGE", part.keys("errors"), 0, CAUSES_MAX - 1, "WITHSCORES")
+    most = ("ZREVRANGE", part.keys("errors"), 0, GROUPS_MAX - 1, "WITHSCORES")
     (reply,) = await part.client.many(part.keys, [most])
-    return Counter({cause.decode(): int(n) for cause, n in pairs_of(unless_foreign(reply))})
+    return Counter(
+        {fingerprint.decode(): int(n) for fingerprint, n in pairs_of(unless_foreign(reply))}
+    )
 
 
-async def _groups(part: Partition, causes: Sequence[str]) -> list[ErrorGroup]:
-    answers = await part.call_in_batches(scripts.ERROR_GROUPS, causes)
-    pairs = zip(causes, answers, strict=True)
-    replies = [(cause, by_name(answer)) for cause, answer in pairs if answer is not None]
+async def _groups(part: Partition, fingerprints: Sequence[str]) -> list[ErrorGroup]:
+    answers = await part.call_in_batches(scripts.ERROR_GROUPS, fingerprints)
+    pairs = zip(fingerprints, answers, strict=True)
+    replies = [
+        (fingerprint, by_name(answer)) for fingerprint, answer in pairs if answer is not None
+    ]
     return [
-        ErrorGroup(fingerprint=cause, count=reply["count"], newest=newest)
-        for cause, reply in replies
+        ErrorGroup(fingerprint=fingerprint, count=reply["count"], newest=newest)
+        for fingerprint, reply in replies
         if (newest := readable(reply["id"].decode(), reply)) is not None
     ]
 

@@ -14,9 +14,9 @@ from holdfast.domain.task.task import Task
 from holdfast.ports import Filter, Page
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import unless_foreign
-from holdfast.stores.redis.due_merge import LOOK_LIMIT, Leaf, one_page
 from holdfast.stores.redis.encoding.record import DEFAULTS, from_iso, loaded_task
 from holdfast.stores.redis.partition import BATCH, Partition
+from holdfast.stores.redis.partition_pages import LOOK_LIMIT, Leaf, one_page
 
 AT_ONCE = 250  # ids of one step, if few of them match or the page is long
 DATED_LIMIT = 50_000  # ids of a time span that are sorted; with more, matches are not rare

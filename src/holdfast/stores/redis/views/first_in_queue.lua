@@ -7,7 +7,7 @@
 
 local LOOK = 10
 
-local function head(queue)
+local function first_in_queue(queue)
   for _, id in ipairs(call('ZRANGE', K.back(queue), 0, LOOK - 1)) do
     local r, fields = read(id)
     if r and r.place == PLACE.ready then return {'id', id, 'fields', fields} end
@@ -23,4 +23,4 @@ local function head(queue)
   return false
 end
 
-return answer_each(2, head)
+return answer_each(2, first_in_queue)

@@ -82,7 +82,7 @@ def _mend_trigger(txn: Txn, name: str) -> bool:
 
 
 def _set_trigger_aside(txn: Txn, name: str) -> bool:
-    """Take an unreadable trigger out of the way; it is not mended, a person must examine it."""
+    """Take an unreadable trigger out of the way; it is not repaired, a person must examine it."""
     row = txn.row("trigger_of", name)
     if row is not None and trigger_rows.readable(name, row[3]) is None:
         txn.run("trigger_set_aside", name)

@@ -50,7 +50,7 @@ def _read(txn: Txn, n: int) -> tuple[TaskRow, Task] | None:
 
 
 def _aside(txn: Txn, complaint: Complaint) -> bool:
-    """Take an unreadable record out of the way; it is not mended, a person must examine it."""
+    """Take an unreadable record out of the way; it is not repaired, a person must examine it."""
     state = txn.row("state_of", complaint.n)
     leased = state is not None and state[6]
     if not leased and _read(txn, complaint.n) is None:  # a worker may be running a leased task

@@ -19,8 +19,8 @@ import apsw
 from holdfast.domain.errors import BackupRefused, StoreUnusable
 from holdfast.ports.store import Copy
 from holdfast.stores.sqlite.file import faults
+from holdfast.stores.sqlite.file.connections import open_reader, open_writer
 from holdfast.stores.sqlite.file.readers import snapshot
-from holdfast.stores.sqlite.file.schema import open_reader, open_writer
 from holdfast.stores.sqlite.file.writer import INDEX, LOCK_SECONDS, LOG
 from holdfast.stores.sqlite.statements import SQL
 

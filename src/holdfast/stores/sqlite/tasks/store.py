@@ -29,7 +29,7 @@ from holdfast.domain.task.transition import (
 )
 from holdfast.ports import Beat, Claimed, Due, Renewal, Topic
 from holdfast.stores import codec
-from holdfast.stores.sqlite.file.opened import Door
+from holdfast.stores.sqlite.file.open_parts import RequireOpen
 from holdfast.stores.sqlite.tasks import claim as claim_ops
 from holdfast.stores.sqlite.tasks import queue
 from holdfast.stores.sqlite.tasks.queue import EncodedSubmission, ExistingTasks, insert_follow_ups
@@ -51,14 +51,14 @@ replace = msgspec.structs.replace
 
 
 class SqliteTasks:
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, require_open: RequireOpen) -> None:
+        self._require_open = require_open
         self._empty_claims: dict[str, str] = {}
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
         new = [queue.encode(submission) for submission in batch]
         work = partial(queue.insert, batch=new, depth_limit=depth_limit)
-        return await self._door().writer.do(work, weight=len(batch))
+        return await self._require_open().writer.do(work, weight=len(batch))
 
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
@@ -71,21 +71,21 @@ class SqliteTasks:
             lease_seconds=lease_seconds,
         )
         work = partial(claim_ops.claim, claim_request=claim_request, empty=self._empty_claims)
-        return await self._door().writer.do(work, weight=limit)
+        return await self._require_open().writer.do(work, weight=limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         writes = [encode(transition) for transition in batch]
         weight = len(writes) + sum(len(write.follows) for write in writes)
-        return await self._door().writer.do(partial(apply, batch=writes), weight=weight)
+        return await self._require_open().writer.do(partial(apply, batch=writes), weight=weight)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
         work = partial(claim_ops.renew, beat=beat, batch=batch, lease_seconds=lease_seconds)
-        return await self._door().writer.do(work, weight=len(batch))
+        return await self._require_open().writer.do(work, weight=len(batch))
 
     async def leave(self, worker: str) -> None:
-        await self._door().writer.do(partial(claim_ops.leave, worker=worker))
+        await self._require_open().writer.do(partial(claim_ops.leave, worker=worker))
         self._empty_claims.pop(worker, None)
 
     async def expire(
@@ -94,10 +94,12 @@ class SqliteTasks:
         work = partial(
             queue.expire, limit=limit, count_crashes=count_crashes, alone_from=alone_from
         )
-        return await self._door().writer.do(work, weight=limit)
+        return await self._require_open().writer.do(work, weight=limit)
 
     async def promote(self, *, limit: int) -> Due:
-        return await self._door().writer.do(partial(queue.promote, limit=limit), weight=limit)
+        return await self._require_open().writer.do(
+            partial(queue.promote, limit=limit), weight=limit
+        )
 
 
 # -- transitions
@@ -235,7 +237,7 @@ def _write_bodies(txn: Txn, row: TaskPosition, write: EncodedTransition) -> None
 
 def _stay(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     before, after, lease = write.transition.before, write.transition.after, row.lease
-    _write_head(txn, row.n, before, after)
+    _write_submitted(txn, row.n, before, after)
     if lease is None:
         place, fence = PLACES[row.place], row.fence
     else:
@@ -249,7 +251,7 @@ def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     """Write the record and put it in its new place."""
     transition, n = write.transition, row.n
     before, after = transition.before, transition.after
-    _write_head(txn, n, before, after)
+    _write_submitted(txn, n, before, after)
     txn.leave_place(row, after.tenant)
     due = ready = line = None
     if transition.next is Next.READY:
@@ -266,18 +268,18 @@ def _move(txn: Txn, row: TaskPosition, write: EncodedTransition) -> Task:
     after = replace(after, order=n, fence=fence, place=place, lease=None, due=due)
     txn.put(before, left, after, write.mutable, ready=ready, line=line)
     if ready is None and line is None:
-        txn.come_to_rest(after)
+        txn.release_line(after)
     return after
 
 
-def _write_head(txn: Txn, n: int, before: Task, after: Task) -> None:
+def _write_submitted(txn: Txn, n: int, before: Task, after: Task) -> None:
     """Write the submitted part anew if a deploy has changed the stages or the retries."""
     if after.stages != before.stages or after.retry_max != before.retry_max:
         txn.add("task_head", (n, msgspec.Raw(codec.encode_task(after))))
 
 
 def delete(txn: Txn, task: Task) -> None:
-    """The record and all that belongs to it; while its key still answers, a tombstone stays."""
+    """Delete a record and all that belongs to it; leave a tombstone while its key still answers."""
     n, until = task.order, (task.settled_at or 0.0) + TOMBSTONE_SECONDS
     if until > txn.wall:
         txn.add("tombstone_put", (n, task.key, until, msgspec.Raw(codec.encode_task(task))))

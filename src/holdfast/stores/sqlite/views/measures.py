@@ -1,4 +1,4 @@
-"""Counts and timings, and the groups of suspended tasks by cause."""
+"""Counts and timings, and the error groups of suspended tasks."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def errors(view: ReadView, limit: int) -> list[ErrorGroup]:
 
 
 def _all_errors(view: ReadView) -> Iterator[str]:
-    """Yield each cause, stepping from one to the next past all the tasks between them."""
+    """Yield each fingerprint, stepping from one to the next past all the tasks between them."""
     row = view.row("error_next", "")
     while row is not None:
         yield row[0]

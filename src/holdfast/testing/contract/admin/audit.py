@@ -154,7 +154,7 @@ class AuditChain(Contract):
         await self.plans.expect_stale(await self.plans.request(plan, audit=entry))
         assert entries(await read_chain(self.store)) == [entry]
 
-    async def test_what_a_driver_tells_of_its_plan_is_in_the_chain(self, plan: Plan) -> None:
+    async def test_what_a_driver_records_about_its_plan_is_in_the_chain(self, plan: Plan) -> None:
         entry = self.plans.audit(plan, "pause")
         await self.plans.drive(plan, next=PlanNext.LOOK, audit=entry)
         assert entries(await read_chain(self.store)) == [entry]
@@ -179,11 +179,11 @@ class AuditChain(Contract):
             plan = await self.plans.ready()
             decided = await self.plans.request(plan, audit=self.plans.audit(plan, "pause"))
             await self.plans.commit(decided)
-            said = build_refusal(self.driver, f"queue:{tenant}")
-            await self.store.admin.audit(said)
+            refusal = build_refusal(self.driver, f"queue:{tenant}")
+            await self.store.admin.audit(refusal)
             await self.switches.off(Switch.INTAKE, f"q-{tenant}")
             switched = self.switches.audit(Switch.INTAKE, f"q-{tenant}", on=False)
-            wanted += [cancel.audit, changed.audit, decided.audit, said, switched]
+            wanted += [cancel.audit, changed.audit, decided.audit, refusal, switched]
         links = await read_chain(self.store)
         assert [link.seq for link in links] == list(range(1, len(wanted) + 1))
         assert sort_by_time(entries(links)) == sort_by_time([entry for entry in wanted if entry])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.domain.task.placement import Place
 from holdfast.domain.task.state import SETTLED, Command, Status
 from holdfast.ports import Filter, Kept, Peek
 from holdfast.testing.contract.base import Contract
@@ -81,7 +82,7 @@ class Retention(Contract):
         assert await self.driver.prune(Kept.TASKS) == 0
         assert await self.driver.claim_ids() == [task.id]
 
-    async def test_told_to_it_goes_before_its_time_is_over_by_age_alone(self) -> None:
+    async def test_with_ignore_keep_its_age_alone_decides_when_it_is_deleted(self) -> None:
         old = [await self.driver.run(keep_seconds=30 * A_DAY) for _ in range(3)]
         self.clock.advance(100)
         young = await self.driver.run(keep_seconds=30 * A_DAY, tenant="t")
@@ -97,7 +98,7 @@ class Retention(Contract):
         assert await self.driver.load(young.id) == young
         assert await self.store.admin.doctor(fix=False, limit=10) == []
 
-    async def test_told_to_nothing_unsettled_goes_all_the_same(self) -> None:
+    async def test_with_ignore_keep_nothing_unsettled_is_deleted(self) -> None:
         await self.driver.suspend(await self.driver.start_past_stage())
         await self.driver.submit_many(2, tenant="t")
         before = (await self.store.views.find(Filter(), limit=100)).tasks
@@ -153,7 +154,7 @@ class Retention(Contract):
         await self.driver.run(tenant="t", keep_seconds=0)
         view = await self.driver.tenant("t")
         assert (view.active, view.locked_by, view.waiting) == (None, None, 0)
-        assert (await self.driver.submit(tenant="t")).place == "ready"
+        assert (await self.driver.submit(tenant="t")).place is Place.READY
 
     async def test_checkpoints_of_settled_tasks_go_by_age(self) -> None:
         failed = await self.driver.suspend(await self.driver.start_past_stage())

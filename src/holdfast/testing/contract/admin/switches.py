@@ -21,13 +21,11 @@ INTAKE, CLAIMING, DRAIN = Switch.INTAKE, Switch.CLAIMING, Switch.DRAIN
 
 
 class SwitchContract(Contract):
-    async def test_no_switch_is_thrown_in_a_new_store(self) -> None:
+    async def test_no_switch_is_set_in_a_new_store(self) -> None:
         assert list(await self.switches.settings()) == []
 
     @pytest.mark.parametrize("switch", list(Switch))
-    async def test_a_thrown_switch_is_shown_with_who_threw_it_and_when(
-        self, switch: Switch
-    ) -> None:
+    async def test_a_set_switch_is_shown_with_who_set_it_and_when(self, switch: Switch) -> None:
         entry = self.switches.audit(switch, "slow", on=False)
         assert await self.store.admin.set_switch(switch, "slow", on=False, audit=entry)
         assert list(await self.switches.settings()) == [
@@ -46,7 +44,7 @@ class SwitchContract(Contract):
         assert await self.switches.on(INTAKE, "a")
         assert await self.switches.names() == [(CLAIMING, "a"), (DRAIN, "a"), (INTAKE, "b")]
 
-    async def test_throwing_it_again_changes_nothing_and_says_so(self) -> None:
+    async def test_setting_it_again_changes_nothing_and_returns_false(self) -> None:
         first = self.switches.audit(INTAKE, "slow", on=False)
         assert await self.store.admin.set_switch(INTAKE, "slow", on=False, audit=first)
         self.clock.advance(5)
@@ -55,13 +53,13 @@ class SwitchContract(Contract):
         (setting,) = await self.switches.settings()
         assert (setting.by, setting.at) == (first.by, first.at)
 
-    async def test_setting_back_what_is_not_thrown_changes_nothing_and_says_so(self) -> None:
+    async def test_setting_back_a_switch_that_is_not_set_returns_false(self) -> None:
         assert not await self.switches.on(CLAIMING)
         await self.switches.off(CLAIMING)
         assert await self.switches.on(CLAIMING)
         assert not await self.switches.on(CLAIMING)
 
-    async def test_every_throw_is_written_down_also_one_that_changed_nothing(self) -> None:
+    async def test_every_setting_is_audited_also_one_that_changed_nothing(self) -> None:
         entries = []
         for on in (False, False, True, True):
             self.clock.advance(1)
@@ -69,11 +67,11 @@ class SwitchContract(Contract):
             await self.store.admin.set_switch(INTAKE, "default", on=on, audit=entries[-1])
         assert list(await self.store.admin.audits(limit=10)) == entries[::-1]
 
-    async def test_a_throw_is_no_refusal(self) -> None:
+    async def test_a_setting_is_no_refusal(self) -> None:
         await self.switches.off(INTAKE)
         assert (await self.store.views.stats()).refused == {}
 
-    async def test_of_many_who_throw_it_at_once_one_changes_it(self) -> None:
+    async def test_of_many_concurrent_settings_one_changes_the_switch(self) -> None:
         changed = await asyncio.gather(*(self.switches.off(INTAKE) for _ in range(8)))
         assert sorted(changed) == [False] * 7 + [True]
         assert len(await self.store.admin.audits(limit=100)) == 8

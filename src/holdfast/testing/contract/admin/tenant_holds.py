@@ -180,7 +180,7 @@ class TenantHolds(Contract):
         assert await self.switches.on(HOLD, T)
         assert await self.driver.claim_ids("w-2") == [task.id]
 
-    async def test_who_releases_a_hold_that_is_over_is_told_that_none_was_there(self) -> None:
+    async def test_releasing_a_hold_that_is_over_answers_that_there_was_none(self) -> None:
         task = await self.driver.submit(tenant=T)
         await self.switches.hold(T, seconds=60)
         assert await self.driver.claim_ids() == []

@@ -94,7 +94,7 @@ class PlanLeaseContract(Contract):
         self.clock.advance(49)
         assert await self.plans.claim_ids("d-2") == []
 
-    async def test_a_plan_put_down_is_looked_at_by_anybody_after_a_while(self, plan: Plan) -> None:
+    async def test_a_plan_given_back_is_due_for_anybody_after_its_delay(self, plan: Plan) -> None:
         after = await self.plans.drive(plan, next=PlanNext.LOOK, delay_seconds=5)
         assert (after.lease, after.fence) == (None, plan.fence)
         assert await self.plans.next_seconds() == 5
@@ -106,7 +106,7 @@ class PlanLeaseContract(Contract):
         ("next", "status"),
         [(PlanNext.REST, PlanStatus.HALTED), (PlanNext.SETTLED, PlanStatus.COMPLETED)],
     )
-    async def test_nobody_looks_at_a_plan_that_rests_or_has_settled(
+    async def test_a_plan_that_rests_or_has_settled_is_never_due(
         self, plan: Plan, next: PlanNext, status: PlanStatus
     ) -> None:
         after = await self.plans.drive(plan, next=next, status=status)
@@ -152,7 +152,7 @@ class PlanLeaseContract(Contract):
         plan = await self.plans.take_one()
         assert (await self.plans.commit(pause)).lease == plan.lease
 
-    async def test_a_plan_that_nobody_drives_is_looked_at_after_a_persons_write(self) -> None:
+    async def test_a_plan_without_a_driver_is_due_after_a_persons_write(self) -> None:
         plan = await self.plans.create()
         await self.plans.ask(plan, status=PlanStatus.READY, delay_seconds=7)
         assert await self.plans.next_seconds() == 7
@@ -224,7 +224,7 @@ class PlanLeaseContract(Contract):
         assert await self.plans.renew(plan)
 
     @pytest.mark.parametrize("next", [PlanNext.REST, PlanNext.LOOK])
-    async def test_a_plan_woken_under_its_driver_is_looked_at_when_he_puts_it_down(
+    async def test_a_plan_woken_under_its_driver_is_due_when_it_is_given_back(
         self, plan: Plan, next: PlanNext
     ) -> None:
         """The driver may have read the task before the person acted on it."""
@@ -237,7 +237,7 @@ class PlanLeaseContract(Contract):
         await self.plans.drive(plan, next=PlanNext.REST)
         assert await self.plans.next_seconds() is None
 
-    async def test_who_takes_over_looks_at_all_anyway(self, plan: Plan) -> None:
+    async def test_a_plan_taken_over_is_not_woken_again(self, plan: Plan) -> None:
         await self.plans.port.wake([plan.id])
         self.clock.advance(LEASE_SECONDS)
         plan = await self.plans.take_one("d-2")

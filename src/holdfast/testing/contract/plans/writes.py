@@ -65,7 +65,7 @@ class PlanWriteContract(Contract):
         assert answers[0] in made
         assert len(await self.plans.port.events("upgrade-7", limit=10)) == 1
 
-    async def test_nobody_looks_at_a_plan_that_is_not_sealed(self) -> None:
+    async def test_a_plan_that_is_not_sealed_is_never_due(self) -> None:
         await self.plans.create()
         assert await self.plans.next_seconds() is None
 

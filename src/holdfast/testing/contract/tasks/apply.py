@@ -238,7 +238,7 @@ class ApplyContract(Contract):
         assert [event.version for event in events] == sorted(event.version for event in events)
         assert {event.version for event in events} == set(range(1, back.version + 1))
 
-    async def test_what_the_last_holder_said_is_not_the_next_ones(self, task: Task) -> None:
+    async def test_the_progress_of_the_last_holder_is_not_the_next_ones(self, task: Task) -> None:
         await self.driver.renew(task, progress=Progress(fraction=0.5, at=1.0))
         await self.driver.give_back(task)
         assert (await self.driver.detail(await self.driver.take("w-2"))).progress is None

@@ -132,7 +132,7 @@ class StoredBodies(Contract):
         await self.driver.expect_stale(late)
         assert await self.store.views.checkpoint(task.id) is None
 
-    async def test_a_claim_tells_the_version_that_the_next_checkpoint_must_be_above(self) -> None:
+    async def test_a_claim_returns_the_version_that_the_next_checkpoint_must_exceed(self) -> None:
         task = await self.driver.finish_stage(await self.driver.start_past_stage())
         saved = await self.driver.checkpoint(task)
         await self.driver.give_back(task)

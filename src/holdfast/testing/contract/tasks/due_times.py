@@ -51,7 +51,7 @@ class DueTimes(Contract):
         assert await self.store.tasks.promote(limit=2) == Due(count=2, next_seconds=0)
         assert await self.store.tasks.promote(limit=2) == Due(count=1, next_seconds=None)
 
-    async def test_the_next_due_time_is_told_beside_what_came_back(self) -> None:
+    async def test_the_next_due_time_is_returned_with_the_tasks_that_came_back(self) -> None:
         await self.driver.fail(await self.driver.start(), retry_seconds=10)
         await self.driver.fail(await self.driver.start(), retry_seconds=40)
         assert await self.driver.promote_after(10) == Due(count=1, next_seconds=30)

@@ -56,11 +56,11 @@ class LeaseContract(Contract):
         assert await self.driver.renew(task) == [False]
 
     async def test_progress_travels_with_the_renewal(self, task: Task) -> None:
-        said = Progress(fraction=0.4, message="copying", stage="one", at=self.clock.now())
-        await self.driver.renew(task, progress=said)
-        assert (await self.driver.detail(task)).progress == said
+        progress = Progress(fraction=0.4, message="copying", stage="one", at=self.clock.now())
+        await self.driver.renew(task, progress=progress)
+        assert (await self.driver.detail(task)).progress == progress
         await self.driver.renew(task)
-        assert (await self.driver.detail(task)).progress == said
+        assert (await self.driver.detail(task)).progress == progress
 
     async def test_progress_of_a_lost_lease_is_not_shown(self, task: Task) -> None:
         await self.driver.give_back(task)
@@ -165,7 +165,9 @@ class LeaseContract(Contract):
             assert task.crashes == crashes
         assert task.lapses == 5
 
-    async def test_from_how_many_crashes_on_it_has_to_be_alone_is_told(self, task: Task) -> None:
+    async def test_the_number_of_crashes_from_which_a_task_runs_alone_is_given(
+        self, task: Task
+    ) -> None:
         for alone_from, crashes in ((1, 1), (1, 1), (9, 2), (9, 3)):
             await self.driver.crash(task, alone_from=alone_from)
             task = await self.driver.take()

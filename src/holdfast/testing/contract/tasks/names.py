@@ -82,6 +82,8 @@ class NameContract(Contract):
         await self.switches.on(Switch.CLAIMING, "队列")
         assert len(await self.driver.claim(queues=("队列",))) == 1
         spans = (1, *[0] * len(BUCKETS))
-        said = Timings(type="升级", stage="快照", outcome="done", counts=spans, total_seconds=0.5)
-        await self.store.admin.observe([said])
-        assert list((await self.store.views.stats()).timings) == [said]
+        timings = Timings(
+            type="升级", stage="快照", outcome="done", counts=spans, total_seconds=0.5
+        )
+        await self.store.admin.observe([timings])
+        assert list((await self.store.views.stats()).timings) == [timings]

@@ -68,7 +68,7 @@ class SignalContract(Contract):
         async with patience():
             await second
 
-    async def test_a_worker_that_looks_and_waits_misses_nothing(self) -> None:
+    async def test_a_worker_that_polls_and_waits_misses_nothing(self) -> None:
         """Run the loop of a worker while tasks are submitted at any time."""
         wanted, got = 30, list[str]()
 

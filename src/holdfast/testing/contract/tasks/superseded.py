@@ -37,7 +37,9 @@ class SupersededTasks(Contract):
         assert list(await self.driver.claim()) == []
 
     @pytest.mark.parametrize("command", RETURNS)
-    async def test_forced_it_returns_and_its_holder_is_told(self, command: Command) -> None:
+    async def test_a_forced_task_returns_and_its_holder_sees_moved_on(
+        self, command: Command
+    ) -> None:
         task = await park(self.driver, command)
         await self.driver.run(tenant="t")
         await self.driver.commit(self.driver.request(command, task, force=True))
@@ -82,7 +84,7 @@ class SupersededTasks(Contract):
         (claimed,) = await self.driver.claim()
         assert not claimed.moved_on
 
-    async def test_the_holder_of_a_due_retry_is_told_of_newer_work(self) -> None:
+    async def test_the_holder_of_a_due_retry_sees_that_newer_work_ran(self) -> None:
         task = await self.driver.fail(
             await self.driver.start(tenant="t", workflow=True, hold=False), retry_seconds=60
         )

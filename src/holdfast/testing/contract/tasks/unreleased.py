@@ -168,7 +168,7 @@ class UnreleasedTasks(Contract):
         await self.driver.start(tenant="t")
         assert (await self.driver.ask(Command.RELEASE, held)).place is Place.LINE
 
-    async def test_the_version_is_compared_before_the_line_is_looked_at(self) -> None:
+    async def test_the_version_is_compared_before_the_line_is_read(self) -> None:
         held = await self.driver.submit(held=True, tenant="t")
         await self.driver.start(tenant="t")
         release = unless_busy(self.driver, held)

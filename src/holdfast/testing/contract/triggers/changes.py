@@ -236,7 +236,7 @@ class FireContract(Contract):
         change = self.triggers.decide_fire(old, unless_unfinished=last)
         assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), TriggerStale)
 
-    async def test_the_last_task_is_looked_at_before_the_queue(self, leased: Trigger) -> None:
+    async def test_the_last_task_is_checked_before_the_queue(self, leased: Trigger) -> None:
         last = (await self.driver.submit()).id
         change = self.triggers.decide_fire(leased, unless_unfinished=last)
         assert isinstance(await self.triggers.expect_untouched(change, depth_limit=0), Overlapping)

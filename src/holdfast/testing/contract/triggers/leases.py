@@ -42,7 +42,7 @@ class TriggerLeaseContract(Contract):
         assert await self.triggers.due(upto) == ids
         assert await self.triggers.due(upto, limit=2) == ids[:2]
 
-    async def test_a_look_at_what_is_due_changes_nothing(self) -> None:
+    async def test_a_read_of_due_triggers_changes_nothing(self) -> None:
         trigger = await self.triggers.save_due()
         assert list(await self.triggers.port.find_due(self.clock.now())) == [trigger]
         assert await self.triggers.load(trigger) == trigger
@@ -98,7 +98,7 @@ class TriggerLeaseContract(Contract):
         assert [leased.id for leased in due.triggers] == [trigger.id]
         assert due.next_seconds is None
 
-    async def test_a_hundred_are_handed_out_for_half_a_minute_unless_told_otherwise(self) -> None:
+    async def test_a_hundred_are_leased_for_half_a_minute_by_default(self) -> None:
         for _ in range(101):
             await self.triggers.save_due()
         first = (await self.triggers.port.claim("s-1")).triggers
@@ -193,19 +193,19 @@ class TriggerLeaseContract(Contract):
         ids = sorted([(await self.triggers.save_due()).id for _ in range(12)])
         await self.triggers.claim_ids("s-1")
         self.clock.advance(LEASE_SECONDS)
-        looks = await asyncio.gather(
+        claims = await asyncio.gather(
             *(self.triggers.claim_ids(f"s-{n}", limit=5) for n in range(2, 8))
         )
-        assert sorted(trigger_id for look in looks for trigger_id in look) == ids
+        assert sorted(trigger_id for claim in claims for trigger_id in claim) == ids
 
-    async def test_the_end_of_a_lease_is_a_time_to_look(self) -> None:
+    async def test_the_end_of_a_lease_is_a_due_time(self) -> None:
         await self.triggers.save_due()
         await self.triggers.save(due_in=500)
         assert (await self.triggers.claim(lease_seconds=45)).next_seconds == 45
         self.clock.advance(15)
         assert await self.triggers.next_seconds() == 30
 
-    async def test_what_rests_has_ended_or_was_removed_is_no_reason_to_look(self) -> None:
+    async def test_what_rests_has_ended_or_was_removed_is_never_due(self) -> None:
         gone, ended, paused = [
             await self.triggers.take(await self.triggers.save()) for _ in range(3)
         ]
@@ -217,7 +217,7 @@ class TriggerLeaseContract(Contract):
         assert await self.triggers.next_seconds() is None
         assert await self.triggers.due() == []
 
-    async def test_a_look_may_go_further_than_now(self) -> None:
+    async def test_a_read_of_due_triggers_may_go_further_than_now(self) -> None:
         soon, later = await self.triggers.save(due_in=10), await self.triggers.save(due_in=20)
         now = self.clock.now()
         assert await self.triggers.claim_ids() == []

@@ -48,9 +48,9 @@ class Measures(Contract):
         assert await load_timings(self.store) == []
 
     async def test_what_was_observed_is_read_back(self) -> None:
-        said = build_timings(0, 3, SPANS - 1, total_seconds=12.25)
-        await self.store.admin.observe([said])
-        assert await load_timings(self.store) == [said]
+        timing = build_timings(0, 3, SPANS - 1, total_seconds=12.25)
+        await self.store.admin.observe([timing])
+        assert await load_timings(self.store) == [timing]
 
     async def test_what_is_observed_adds_up(self) -> None:
         await self.store.admin.observe(
@@ -62,7 +62,7 @@ class Measures(Contract):
         ]
 
     async def test_types_stages_and_outcomes_are_timed_apart(self) -> None:
-        said = [
+        observations = [
             build_timings(0),
             build_timings(1, outcome="failed"),
             build_timings(2, stage="two"),
@@ -70,12 +70,12 @@ class Measures(Contract):
             build_timings(4, type="a.b", stage="c"),
             build_timings(5, type="a-b", stage="c_d", outcome="undo-failed"),
         ]
-        await self.store.admin.observe(said)
-        for timing in said:
+        await self.store.admin.observe(observations)
+        for timing in observations:
             await self.store.admin.observe([timing])
         observed = {(t.type, t.stage, t.outcome): t for t in await load_timings(self.store)}
-        assert len(observed) == len(said)
-        for timing in said:
+        assert len(observed) == len(observations)
+        for timing in observations:
             total = observed[timing.type, timing.stage, timing.outcome]
             assert total.counts == tuple(2 * n for n in timing.counts)
             assert total.total_seconds == 2 * timing.total_seconds
@@ -218,7 +218,7 @@ class Measures(Contract):
             ("KeyError", 1, rare[-1]),
         ]
 
-    async def test_of_the_groups_no_more_than_the_limit_are_told(self) -> None:
+    async def test_no_more_groups_than_the_limit_are_returned(self) -> None:
         for number, error in enumerate(("KeyError", "TimeoutError", "ValueError"), start=1):
             await self.suspend_many(error, number)
         groups = await self.groups(limit=2)
@@ -228,7 +228,7 @@ class Measures(Contract):
         ]
         assert await self.groups(limit=0) == []
 
-    async def test_the_newest_is_told_with_its_whole_record(self) -> None:
+    async def test_the_newest_task_of_a_group_is_returned_with_its_whole_record(self) -> None:
         await self.driver.suspend_new()
         task = await self.driver.suspend_new(tenant="t", user={"a": 1})
         (group,) = await self.store.views.error_groups(limit=10)

@@ -248,11 +248,11 @@ class TaskReads(Contract):
         assert list(await self.store.admin.audits(limit=2, cursor="5")) == []
 
     async def test_a_worker_is_known_by_its_beat(self) -> None:
-        said = beat("w-7", types=("a", "b"), slots=3, started_at=12.5, triggers=("nightly",))
-        await self.store.tasks.renew(said, [], lease_seconds=30)
+        sent = beat("w-7", types=("a", "b"), slots=3, started_at=12.5, triggers=("nightly",))
+        await self.store.tasks.renew(sent, [], lease_seconds=30)
         self.clock.advance(5)
         (info,) = await self.store.views.workers(live_within_seconds=10)
-        assert (info.beat, info.seen_seconds_ago, info.live) == (said, 5.0, True)
+        assert (info.beat, info.seen_seconds_ago, info.live) == (sent, 5.0, True)
 
     async def test_a_worker_that_was_not_seen_for_long_is_not_live(self) -> None:
         await self.store.tasks.renew(beat("old"), [], lease_seconds=30)

@@ -59,7 +59,7 @@ class RunHistory(Contract):
         assert names[: len(before)] == before
         assert next(e.worker for e in detail.events if isinstance(e, TaskStarted)) == "w-1"
 
-    async def test_who_ran_it_last_stays_when_others_only_look_at_it(self) -> None:
+    async def test_who_ran_it_last_stays_when_others_only_read_it(self) -> None:
         task = await self.driver.start("w-1", tenant="t")
         assert await self.driver.lapse() == 1
         assert (await self.driver.load(task.id)).ran_by == "w-1"

@@ -2,24 +2,24 @@
 -- uses: server foreign_keys write_batch
 -- keys: by_cause errors
 
-local causes = {}
+local error_groups = {}
 
-local function index_cause(id, before, after)
+local function index_error_group(id, before, after)
   if before == after then return end
   if before then
     take_from(K.by_cause(before), id)
-    causes[before] = true
+    error_groups[before] = true
   end
   if after then
     put_in(K.by_cause(after), id)
-    causes[after] = true
+    error_groups[after] = true
   end
 end
 
 -- Counts anew, so that no count can go astray. It runs after finish(), which writes the members.
-local function count_causes()
-  for cause in pairs(causes) do
-    local tasks = follow('ZCARD', K.by_cause(cause)) or 0
-    if tasks > 0 then call('ZADD', K.errors, tasks, cause) else call('ZREM', K.errors, cause) end
+local function count_error_groups()
+  for fingerprint in pairs(error_groups) do
+    local tasks = follow('ZCARD', K.by_cause(fingerprint)) or 0
+    if tasks > 0 then call('ZADD', K.errors, tasks, fingerprint) else call('ZREM', K.errors, fingerprint) end
   end
 end

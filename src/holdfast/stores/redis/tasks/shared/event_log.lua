@@ -10,8 +10,8 @@ end
 
 -- Returns the events that only the record tells, as elements of their list: that it was started, or
 -- that it ran straight through (`ran`: when it was started, and when its only stage was).
-local function unsaid_of(r)
-  if r.unsaid then return {started(r, r.version, r.updatedAt or '')} end
+local function unlogged_of(r)
+  if r.unlogged then return {started(r, r.version, r.updatedAt or '')} end
   if not r.ran then return {} end
   local start, began = string.match(r.ran, '^(%S+) (%S+)$')
   local facts = {'3', (r.leaseId or r.ranUnder or '') .. ':2', 'ran', began or '', r.statusSince or '',
@@ -28,7 +28,7 @@ local function log_elements(id, ...)
 end
 
 local function log_event(r, version, request, body)
-  local elements = unsaid_of(r)
+  local elements = unlogged_of(r)
   elements[#elements + 1] = version .. '\n' .. request .. '\n' .. body
   return log_elements(r.id, unpack(elements))
 end

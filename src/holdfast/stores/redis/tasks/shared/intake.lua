@@ -47,7 +47,7 @@ local function insert_all(number, write)
   local done, answers = pcall(write)
   end_submits()
   finish()
-  count_causes()
+  count_error_groups()
   if not done then return failed(answers) end
   return {answers, writes, written, strange_keys()}
 end

@@ -10,7 +10,7 @@ local function know_lease(r)
   local fence, version = string.match(r.leaseId or r.ranUnder or '', ':(%x+):(%d+)$')
   if fence then
     r.fence = whole(tonumber(fence, 16))
-    r.unsaid = r.leaseId and version == r.version
+    r.unlogged = r.leaseId and version == r.version
   end
 end
 

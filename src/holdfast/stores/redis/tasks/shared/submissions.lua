@@ -80,7 +80,7 @@ local function accept(s)
   if s.error then put_in(K.by_error(s.error), s.id) end
   if s.suspended_at then
     put_in(K.suspended, s.id, s.suspended_at)
-    index_cause(s.id, nil, s.error)
+    index_error_group(s.id, nil, s.error)
   end
   if s.saves then count(r.queue, 'checkpoints', s.saves) end
   if s.tenant then put_in(K.by_tenant(s.tenant), s.id) end

@@ -35,7 +35,7 @@ local function advance(tenant, active)
 end
 
 -- Notes that a task cannot run any more; its tenant's next may be let through.
-local function come_to_rest(r)
+local function release_line(r)
   rings.rested = true
   if not r.tenantId then return end
   if RESTING[r.place] and not r.holds then

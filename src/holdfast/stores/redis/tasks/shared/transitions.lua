@@ -11,7 +11,7 @@
 --   PLACE_AFTER
 
 local tombstone_seconds, ckpt_seconds = tonumber(ARGV[2]), ARGV[3]
-local follow_ups  -- set by apply_followed.lua: how tasks that follow go in
+local follow_ups  -- set by apply_with_follow_ups.lua: how tasks that follow go in
 
 -- Returns a record as it is, for a refused writer: its fields, and the end of its lease.
 local function shown(id)
@@ -70,7 +70,7 @@ local function index(t, r)
     take_from(K.suspended, t.id)
   end
   if r.suspendedAt or t.suspended_at then
-    index_cause(t.id, r.suspendedAt and r.error, t.suspended_at and t.error)
+    index_error_group(t.id, r.suspendedAt and r.error, t.suspended_at and t.error)
   end
   if r.status ~= t.status then count_move(r.status, t.status, r, t.dwelt) end
   if t.saves then count(r.queue, 'checkpoints', t.saves) end
@@ -130,7 +130,7 @@ local function put(t, r)
   call('HSET', t.record, unpack(fields))
   if not drops_first(t) then drop_bodies(t) end
   if t.next == NEXT.settled then settle(t, r) end
-  if t.next ~= NEXT.stay and t.next ~= NEXT.ready then come_to_rest(r) end
+  if t.next ~= NEXT.stay and t.next ~= NEXT.ready then release_line(r) end
   if t.next == NEXT.gone then bury(r, t.request, tonumber(t.settled_at), tombstone_seconds) end
 end
 
@@ -145,12 +145,12 @@ end
 
 -- Logs the events. A holder sends what only the record told; of a straight run, the record tells all.
 local function log_it(t, r)
-  if not t.said then
+  if not t.elements then
     written = written + 1
     return true
   end
-  local elements = unsaid_of(r)
-  for _, element in ipairs(t.said) do elements[#elements + 1] = element end
+  local elements = unlogged_of(r)
+  for _, element in ipairs(t.elements) do elements[#elements + 1] = element end
   if r.ran then add(t.fields, 'ran', '') end
   return log_elements(t.id, unpack(elements))
 end
@@ -185,13 +185,13 @@ local function apply_all()
   for i = 4, #ARGV do
     local done, answer = pcall(apply, cmsgpack.unpack(ARGV[i]))
     if not done then
-      tell_denied(answer)
+      note_denied(answer)
       answer = {'unreadable', type(answer) == 'table' and answer.err or tostring(answer)}
     end
     answers[#answers + 1] = answer
   end
   if follow_ups then follow_ups.end_submits() end
   finish()
-  count_causes()
+  count_error_groups()
   return {answers, writes, written, strange_keys()}
 end

@@ -206,8 +206,8 @@ LUA_MUTANTS = [
         (
             "start-never-said",
             "that a task was started is forgotten",
-            "r.unsaid = r.leaseId and version == r.version",
-            "r.unsaid = false",
+            "r.unlogged = r.leaseId and version == r.version",
+            "r.unlogged = false",
         ),
         (
             "straight-runs-forgotten",
@@ -432,16 +432,16 @@ LUA_MUTANTS = [
             "",
         ),
         (
-            "cause-kept",
+            "error-group-kept",
             "a task that is tried again stays in its group",
             "take_from(K.by_cause(before), id)",
             "",
         ),
         (
-            "cause-not-counted",
+            "error-group-not-counted",
             "a group of suspended tasks is not found",
-            "call('ZADD', K.errors, tasks, cause)",
-            "call('ZADD', K.errors, 1, cause)",
+            "call('ZADD', K.errors, tasks, fingerprint)",
+            "call('ZADD', K.errors, 1, fingerprint)",
         ),
         (
             "nothing-follows",

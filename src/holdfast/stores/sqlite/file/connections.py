@@ -1,4 +1,4 @@
-"""Opening the file, if it is ours and of a version that we know."""
+"""The connections to the file, which is opened if it is ours and of a version that we know."""
 
 from __future__ import annotations
 

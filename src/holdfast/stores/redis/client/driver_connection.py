@@ -1,4 +1,4 @@
-"""Making a connection to a server, and asking one question on it.
+"""The driver's connection to one server (TCP or TLS, login), and one question asked on it.
 
 Nothing here sends anything twice: the driver's own resending is off.
 """

@@ -12,7 +12,7 @@ from holdfast.stores.sqlite.file.writer import Identity, Writer
 from holdfast.stores.sqlite.transaction import StoreClock
 
 
-class Open(msgspec.Struct, frozen=True):
+class OpenParts(msgspec.Struct, frozen=True):
     """The clock, the writer and the readers of an open store."""
 
     pid: int
@@ -22,4 +22,6 @@ class Open(msgspec.Struct, frozen=True):
     identity: Identity
 
 
-Door: TypeAlias = Callable[[], Open]  # raises if the store is not open, or in a forked process
+RequireOpen: TypeAlias = Callable[
+    [], OpenParts
+]  # raises if the store is not open, or in a forked process

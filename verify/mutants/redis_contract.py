@@ -16,7 +16,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract import DurableStoreContract
 from holdfast.testing.contract.plans import DurablePlanStoreContract
 from holdfast.testing.contract.triggers import DurableTriggerStoreContract
-from verify.mutants.on_memory import run_contract
+from verify.mutants.memory_contract import run_contract
 from verify.servers import RedisServer
 
 

@@ -1,5 +1,5 @@
--- apply_followed: Applies transitions from which tasks follow, which is seldom; these go in with
--- it, in one step.
+-- apply_with_follow_ups: Applies transitions with follow-up tasks, which are inserted in the
+-- same step.
 -- ARGV as apply.lua.
 -- uses: submissions follow_ups transitions
 
