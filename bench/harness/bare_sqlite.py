@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.stores.sqlite.file.schema import open_writer
+from holdfast.stores.sqlite.file.connections import open_writer
 
 LOCK_SECONDS = 10.0
 _ENDS = ("COMMIT", "ROLLBACK")

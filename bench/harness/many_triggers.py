@@ -25,7 +25,7 @@ from holdfast.stores import codec
 from holdfast.stores.redis.encoding import plan_trigger_hash
 from holdfast.stores.redis.encoding.record import iso
 from holdfast.stores.redis.keys import KeyNames
-from holdfast.stores.sqlite.file.schema import open_reader, open_writer
+from holdfast.stores.sqlite.file.connections import open_reader, open_writer
 from holdfast.stores.sqlite.statements import SQL
 from holdfast.stores.sqlite.triggers.rows import columns_of
 

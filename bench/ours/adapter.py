@@ -29,13 +29,13 @@ VERSION = __version__
 STORES = ("redis", "sqlite")
 CAN = {"submit", "drain", "latency", "result", "stages", "recovery", "verify"}
 _LOOP = "uvloop" if importlib.util.find_spec("uvloop") else "asyncio's own loop"
-_AS_IT_COMES = (
-    f"as it comes, nothing set (128 slots; {_LOOP}, as in `holdfast worker`; recovery: 100 slots): "
+_DEFAULTS = (
+    f"default settings (128 slots; {_LOOP}, as in `holdfast worker`; recovery: 100 slots): "
     "full state, events and a lease for each task; kill -9 of a worker loses nothing, its tasks "
     "run again; of the server: Redis with AOF everysec about two seconds, SQLite (WAL, synchronous "
     "FULL) nothing"
 )
-SETTINGS = {"best": _AS_IT_COMES, "plain": _AS_IT_COMES}
+SETTINGS = {"best": _DEFAULTS, "plain": _DEFAULTS}
 
 CHUNK = 10_000  # submits that one bulk call carries
 RESULT_SECONDS = 120.0
@@ -91,7 +91,7 @@ async def _work(options: Options) -> None:
     app = Holdfast(options.url)
     noop_on(app, options.board)
     hold_on(app, options)
-    slots = options.slots if options.task == "hold" else None  # else as it comes
+    slots = options.slots if options.task == "hold" else None  # else the default
     async with app.running(slots=slots):
         await asked.wait()
 

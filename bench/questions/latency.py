@@ -26,7 +26,7 @@ WARM_UP_SECONDS = 30.0
 LIMIT_SECONDS = 40.0
 LEAST_FOR_P99 = 100
 SLOW = ("dbos", "absurd", "celery")  # never the fastest: one run
-SQLITE_NOTE = "with 2 to 10 ms of rest: the worker has just had something and looks often"
+SQLITE_NOTE = "with pauses of 2 to 10 ms between tasks, while the worker still polls often"
 
 
 def parts(bench: Bench) -> list[Part]:

@@ -35,7 +35,7 @@ from holdfast.ports import Filter, Store
 NAME = "pages"
 SETTLED = {True: 50_000, False: 1_000_000}  # quick or not
 TIMES = {True: 60, False: 300}  # each kind of page
-LIMIT, LIMIT_MOST = 50, 200  # tasks of a page: as it comes, and at most
+LIMIT, LIMIT_MOST = 50, 200  # tasks of a page: the default, and the most
 DAY_SECONDS = 86_400.0
 LIMIT_SECONDS = 600.0  # for one store
 ABOUT_SECONDS = {True: 25.0, False: 230.0}
@@ -149,8 +149,8 @@ class Asker:
             "type, plan": lambda: Filter(type=pick(TYPES), plan=PLAN),
             "queue, tenant": lambda: Filter(queue=pick(QUEUES), tenant=pick(TENANTS)),
             "tenant, time": lambda: Filter(tenant=pick(TENANTS), **span()),
-            "type, nobody's": lambda: Filter(type="bench.never"),
-            "type, nobody's, tenant": lambda: Filter(type="bench.never", tenant=pick(TENANTS)),
+            "type without tasks": lambda: Filter(type="bench.never"),
+            "type without tasks, tenant": lambda: Filter(type="bench.never", tenant=pick(TENANTS)),
             "suspended": lambda: Filter(statuses=RESTED),
             "suspended, type": lambda: Filter(statuses=(failed,), type=pick(TYPES)),
             "suspended, tenant": lambda: Filter(statuses=RESTED, tenant=pick(TENANTS)),

@@ -135,12 +135,12 @@ def format_measured_at(report: dict[str, Any], question: str) -> str:
 
 
 def _runs(report: dict[str, Any]) -> str:
-    """Return the number of runs, which is smaller than asked for where time was short."""
+    """Return the number of runs, which is smaller than the default where time was short."""
     counts = [one["runs"] for one in report["figures"] if one["runs"]] or [0]
-    asked = f"{report['runs']} asked for"
+    asked = f"{report['runs']} by default"
     if min(counts) == max(counts):
         return f"{counts[0]} runs ({asked})"
-    return f"{min(counts)} to {max(counts)} runs ({asked}; each table has the number)"
+    return f"{min(counts)} to {max(counts)} runs ({asked}; each table says how many)"
 
 
 def ratio_table(report: dict[str, Any]) -> list[str]:

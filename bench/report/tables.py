@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from bench.report.figures import Book, Figure
 
+LABELS = {"beside": "small store"}  # the measure of a small store, beside that of the large one
+
 
 def table(book: Book, question: str) -> list[str]:
     """All figures of a question: a row for each case, a column for each measure."""
@@ -21,7 +23,7 @@ def table(book: Book, question: str) -> list[str]:
         "store",
         "settings",
         *names,
-        *(f"{m} {u}" for m, u in measures),
+        *(f"{LABELS.get(m, m)} {u}" for m, u in measures),
         "runs",
         "notes",
     ]
@@ -36,7 +38,7 @@ def _row(key: tuple[object, ...], found: dict[str, Figure], measures: Sequence[s
     return [
         who.engine,
         who.store,
-        who.settings if not who.is_ours else "as it comes",
+        who.settings if not who.is_ours else "default settings",
         *map(format_case_value, case),
         *(spread(found[m]) if m in found else "–" for m in measures),
         str(max(len(figure.values) for figure in found.values())),

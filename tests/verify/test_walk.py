@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.source_tree import ROOT
 from verify.calls import PythonCall
-from verify.walk import FILES_MAX, Road
+from verify.walk import FILES_BEFORE, FILES_MAX, LUA_MAX, ROADS, STORES, Road
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
@@ -24,6 +24,19 @@ def test_a_road_through_too_many_files_is_refused() -> None:
     assert road(files=files, ours=files, others=0).excess == ""
     excess = road(files=files + 1, ours=files + 1, others=0).excess
     assert excess == f"TOO MANY FILES, at most {files}"
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("name", ROADS)
+def test_each_road_touches_a_third_fewer_files_than_before(store: str, name: str) -> None:
+    assert FILES_MAX[store][name] * 3 <= FILES_BEFORE[store][name] * 2
+
+
+def test_a_road_that_sends_too_many_lua_files_is_refused() -> None:
+    lua = [f"{number}.lua" for number in range(LUA_MAX["stage"])]
+    assert Road(name="stage", store="redis", calls=[], lua=lua).excess == ""
+    excess = Road(name="stage", store="redis", calls=[], lua=[*lua, "more.lua"]).excess
+    assert excess == f"TOO MANY LUA FILES, at most {len(lua)}"
 
 
 @pytest.mark.parametrize(("ours", "others"), [(301, 0), (300, 212)])

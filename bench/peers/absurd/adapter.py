@@ -18,8 +18,8 @@ from adapter_cli import Options, main, pauses, shares, start_ms_async
 NAME = "absurd"
 STORES = ("postgres",)
 GUARANTEE = (
-    "each step is committed once: what a killed worker held is taken again when its claim of "
-    "{} s is over, and goes on at its last step; a killed server loses nothing (synchronous commit)"
+    "each step is committed once: another worker takes over a killed worker's tasks after {} s, "
+    "at their last step; a killed server loses nothing (synchronous commit)"
 )
 SETTINGS = {
     "best": "eight connections in a worker, claims of ten and more, polled every 2 ms; "

@@ -1,4 +1,4 @@
-"""Celery on Redis: processes as it comes, one thread for no-ops at its best."""
+"""Celery on Redis: processes by default, one thread for no-ops at its best."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ NAME = "huey"
 STORES = ("redis", "sqlite")
 SETTINGS = {
     "best": (
-        "4 threads on Redis, 2 on SQLite; results told by a blocking pop; SQLite in WAL with "
+        "4 threads on Redis, 2 on SQLite; results are read by a blocking pop; SQLite in WAL with "
         "fsync=True (synchronous=FULL), polled every 1–5 ms. Taken out before the run: tasks of a "
         "killed worker are lost; a killed Redis loses up to 1 s (AOF everysec), SQLite nothing"
     ),

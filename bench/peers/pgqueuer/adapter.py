@@ -21,8 +21,9 @@ from pgqueuer.queries import Queries
 NAME = "pgqueuer"
 STORES = ("postgres",)
 GUARANTEE = (
-    "at least once: what a killed worker held is taken again when its heartbeat is 30 s old, ends "
-    "are written in batches up to 0.1 s late; a killed server loses nothing (synchronous commit)"
+    "at least once: another worker takes over a killed worker's tasks when its heartbeat is 30 s "
+    "old; ends are written in batches up to 0.1 s late; a killed server loses nothing "
+    "(synchronous commit)"
 )
 SETTINGS = {
     "best": f"uvloop, batches of 200 both ways; {GUARANTEE}",

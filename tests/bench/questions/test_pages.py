@@ -50,7 +50,7 @@ async def test_every_kind_of_page_is_asked_for(trial: TrialStore) -> None:
         found = await hand.store.views.find(Filter(plan=PLAN), limit=1)
     assert all(len(one.seconds) == len(one.tasks) == 3 for one in felt.values())
     assert max(felt["all, 200"].tasks) == 200
-    assert max(felt["type, nobody's"].tasks) == 0
+    assert max(felt["type without tasks"].tasks) == 0
     assert max(felt["audit"].tasks) == 14
     assert len(found.tasks) == 1
 

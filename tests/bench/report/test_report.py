@@ -31,7 +31,7 @@ def test_the_report_tells_spread_goals_settings_and_who_is_absent() -> None:
     said = "\n".join(report.markdown(full_report()))
 
     assert "| 60 (59–61) | 3 |" in said
-    assert "1 to 3 runs (3 asked for; each table has the number)" in said
+    assert "1 to 3 runs (3 by default; each table says how many)" in said
     assert "| `drain_redis_vs_fastest_peer` | 1.50 | ≥ 1.5 | yes |" in said
     assert "| `drain_redis_vs_fastest_redis_peer` | 3.00 | ≥ 3, then 5 | yes |" in said
     assert "a \\| b" in said
