@@ -88,15 +88,15 @@ KEEP_SECONDS = 30 * 86_400.0
 _SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "retry_max": 3}
 
 # These never change after the submit.
-_ALWAYS_SUBMITTED = {
+_FIXED = {
     "type": Field("type", _text, _text),
     "created_at": Field("createdAt", iso, from_iso),
 }
-_SUBMITTED_OR_EMPTY = {
+_FIXED_OR_EMPTY = {
     "tenant": Field("tenantId", _text, _text),
     "plan": Field("planId", _text, _text),
 }
-_SUBMITTED_OPTIONAL = {
+_FIXED_OPTIONAL = {
     "queue": Field("queue", _text, _text),
     "keep_seconds": Field("keepSeconds", repr, float),
     "key": Field("key", _text, _text),
@@ -146,15 +146,7 @@ _PLACED = {
     "due": Field("due", repr, float),
     "fence": Field("fence", str, int),  # only if no lease contains it
 }
-_ALL = (
-    _ALWAYS_SUBMITTED
-    | _SUBMITTED_OR_EMPTY
-    | _SUBMITTED_OPTIONAL
-    | _KEPT
-    | _COMPLETED
-    | _OPTIONAL
-    | _PLACED
-)
+_ALL = _FIXED | _FIXED_OR_EMPTY | _FIXED_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
 _MAY_BE_EMPTY = frozenset({"reason"})
 
 DEFAULTS: Mapping[str, Any] = {
@@ -200,7 +192,7 @@ def waiting(task: Task) -> list[str]:
 
 
 # The retry limit belongs to the stage; until a decision changes it, it is that of the submit.
-_SUBMITTED = _SUBMITTED_OPTIONAL | {"retry_max": _OPTIONAL["retry_max"]}
+_SUBMITTED = _FIXED_OPTIONAL | {"retry_max": _OPTIONAL["retry_max"]}
 _seldom = attrgetter(*_SUBMITTED)
 _AS_EVER = tuple(DEFAULTS[name] for name in _SUBMITTED)
 
@@ -325,9 +317,7 @@ def _build(
                 id=lease_id,
                 until=until if until is not None else 0.0,
             )
-    missing = [
-        field.name for name, field in (_ALWAYS_SUBMITTED | _KEPT).items() if name not in values
-    ]
+    missing = [field.name for name, field in (_FIXED | _KEPT).items() if name not in values]
     if missing:
         raise SerialisationError(f"task {task_id}: its record lacks {', '.join(missing)}")
     return Task(**values)

@@ -22,9 +22,7 @@ async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
     counts: Counter[str] = Counter()
     for counted in await gather_all(_counts(part) for part in parts):
         counts.update(counted)
-    ranked = sorted(counts, key=lambda fingerprint: (-counts[fingerprint], fingerprint))[
-        : max(0, limit)
-    ]
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))[: max(0, limit)]
     merged: dict[str, ErrorGroup] = {}
     for group in chain.from_iterable(await gather_all(_groups(part, ranked) for part in parts)):
         known = merged.get(group.fingerprint)
@@ -35,20 +33,16 @@ async def errors(parts: Partitions, limit: int) -> list[ErrorGroup]:
 async def _counts(part: Partition) -> Counter[str]:
     most = ("ZREVRANGE", part.keys("errors"), 0, GROUPS_MAX - 1, "WITHSCORES")
     (reply,) = await part.client.many(part.keys, [most])
-    return Counter(
-        {fingerprint.decode(): int(n) for fingerprint, n in pairs_of(unless_foreign(reply))}
-    )
+    return Counter({name.decode(): int(n) for name, n in pairs_of(unless_foreign(reply))})
 
 
-async def _groups(part: Partition, fingerprints: Sequence[str]) -> list[ErrorGroup]:
-    answers = await part.call_in_batches(scripts.ERROR_GROUPS, fingerprints)
-    pairs = zip(fingerprints, answers, strict=True)
-    replies = [
-        (fingerprint, by_name(answer)) for fingerprint, answer in pairs if answer is not None
-    ]
+async def _groups(part: Partition, names: Sequence[str]) -> list[ErrorGroup]:
+    answers = await part.call_in_batches(scripts.ERROR_GROUPS, names)
+    pairs = zip(names, answers, strict=True)
+    replies = [(name, by_name(answer)) for name, answer in pairs if answer is not None]
     return [
-        ErrorGroup(fingerprint=fingerprint, count=reply["count"], newest=newest)
-        for fingerprint, reply in replies
+        ErrorGroup(fingerprint=name, count=reply["count"], newest=newest)
+        for name, reply in replies
         if (newest := readable(reply["id"].decode(), reply)) is not None
     ]
 

@@ -16,7 +16,7 @@ from holdfast.stores.sqlite.views import measures
 
 class SqliteAdmin:
     def __init__(self, require_open: RequireOpen) -> None:
-        self._require_open = require_open
+        self._parts = require_open
 
     async def prune(
         self,
@@ -28,7 +28,7 @@ class SqliteAdmin:
         ignore_keep: bool = False,
     ) -> int:
         return await prune.in_steps(
-            self._require_open().writer,
+            self._parts().writer,
             kind,
             older_than_seconds,
             limit,
@@ -46,7 +46,7 @@ class SqliteAdmin:
     ) -> Sequence[Finding]:
         if every_seconds is not None:
             return ()  # only stores write to the file, and SQLite keeps its indexes right
-        opened = self._require_open()
+        opened = self._parts()
         complaints = await opened.readers.do(partial(doctor.examine, limit=limit, seen=seen))
         if not fix:
             return [doctor.finding(complaint) for complaint in complaints]
@@ -64,7 +64,7 @@ class SqliteAdmin:
         return [Check(name="persistence", good=True, message=message)]
 
     async def audit(self, entry: Audit) -> None:
-        await self._require_open().writer.do(partial(audit_ops.audit, entry=entry))
+        await self._parts().writer.do(partial(audit_ops.audit, entry=entry))
 
     async def seal(self, *, limit: int) -> int:
         """Return 0: every audit entry is linked when it is written."""
@@ -72,14 +72,10 @@ class SqliteAdmin:
         return 0
 
     async def audits(self, *, limit: int, cursor: str | None = None) -> Sequence[Audit]:
-        return await self._require_open().readers.do(
-            partial(audit_ops.audits, limit=limit, cursor=cursor)
-        )
+        return await self._parts().readers.do(partial(audit_ops.audits, limit=limit, cursor=cursor))
 
     async def chain(self, *, after: int = 0, limit: int) -> Chain:
-        return await self._require_open().readers.do(
-            partial(audit_ops.chain, after=after, limit=limit)
-        )
+        return await self._parts().readers.do(partial(audit_ops.chain, after=after, limit=limit))
 
     async def set_switch(
         self, switch: Switch, name: str, *, on: bool, audit: Audit, until: float | None = None
@@ -87,12 +83,10 @@ class SqliteAdmin:
         work = partial(
             switch_ops.set_switch, switch=switch, name=name, audit=audit, until=until, on=on
         )
-        return await self._require_open().writer.do(work)
+        return await self._parts().writer.do(work)
 
     async def switches(self) -> Sequence[SwitchSetting]:
-        return await self._require_open().readers.do(switch_ops.switches)
+        return await self._parts().readers.do(switch_ops.switches)
 
     async def observe(self, batch: Sequence[Timings]) -> None:
-        await self._require_open().writer.do(
-            partial(measures.observe, batch=batch), weight=len(batch)
-        )
+        await self._parts().writer.do(partial(measures.observe, batch=batch), weight=len(batch))

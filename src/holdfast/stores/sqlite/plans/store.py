@@ -35,7 +35,7 @@ TOP: Mark = (float("inf"), "")  # newer than every plan
 
 class SqlitePlans:
     def __init__(self, require_open: RequireOpen) -> None:
-        self._require_open = require_open
+        self._parts = require_open
 
     # -- writes
 
@@ -44,51 +44,49 @@ class SqlitePlans:
         new = plan_verbs.EncodedPlan(
             plan, body_of(plan), tasks_body_of(plan.id, tasks), events_body_of(events)
         )
-        return await self._require_open().writer.do(partial(plan_verbs.create, new=new))
+        return await self._parts().writer.do(partial(plan_verbs.create, new=new))
 
     async def claim(self, owner: str, *, limit: int, lease_seconds: float) -> DuePlans:
         work = partial(plan_verbs.claim, owner=owner, limit=limit, lease_seconds=lease_seconds)
-        return await self._require_open().writer.do(work, weight=limit)
+        return await self._parts().writer.do(work, weight=limit)
 
     async def renew(self, plan_id: str, lease_id: str, *, lease_seconds: float) -> bool:
         work = partial(
             plan_verbs.renew, plan_id=plan_id, lease_id=lease_id, lease_seconds=lease_seconds
         )
-        return await self._require_open().writer.do(work)
+        return await self._parts().writer.do(work)
 
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         follows = tuple(map(queue.encode, change.follows))
         body, events = body_of(change.after), events_body_of(change.events)
         write = plan_verbs.EncodedPlanChange(change, body, events, follows)
         work = partial(plan_verbs.apply, write=write, lease_seconds=lease_seconds)
-        return await self._require_open().writer.do(
-            work, weight=1 + len(change.moves) + len(follows)
-        )
+        return await self._parts().writer.do(work, weight=1 + len(change.moves) + len(follows))
 
     async def wake(self, plan_ids: Sequence[str]) -> None:
-        await self._require_open().writer.do(partial(plan_verbs.wake, plan_ids=plan_ids))
+        await self._parts().writer.do(partial(plan_verbs.wake, plan_ids=plan_ids))
 
     # -- reads
 
     async def load(self, plan_ids: Sequence[str]) -> Sequence[Plan | None]:
-        return await self._require_open().readers.do(load, plan_ids)
+        return await self._parts().readers.do(load, plan_ids)
 
     async def tasks(self, plan_id: str) -> PlanTasks | None:
-        return await self._require_open().readers.do(tasks_of, plan_id)
+        return await self._parts().readers.do(tasks_of, plan_id)
 
     async def members(self, plan_id: str) -> Mapping[int, Member]:
-        return await self._require_open().readers.do(members_of, plan_id)
+        return await self._parts().readers.do(members_of, plan_id)
 
     async def events(
         self, plan_id: str, *, limit: int, after_version: int = 0
     ) -> Sequence[PlanEvent]:
-        return await self._require_open().readers.do(events, plan_id, limit, after_version)
+        return await self._parts().readers.do(events, plan_id, limit, after_version)
 
     async def find(
         self, *, statuses: Sequence[PlanStatus] = (), limit: int, cursor: str | None = None
     ) -> PlanPage:
         before = TOP if cursor is None else codec.read_plan_cursor(cursor)
-        return await self._require_open().readers.do(find, statuses, limit, before)
+        return await self._parts().readers.do(find, statuses, limit, before)
 
 
 def load(view: ReadView, plan_ids: Sequence[str]) -> list[Plan | None]:

@@ -52,13 +52,13 @@ replace = msgspec.structs.replace
 
 class SqliteTasks:
     def __init__(self, require_open: RequireOpen) -> None:
-        self._require_open = require_open
+        self._parts = require_open
         self._empty_claims: dict[str, str] = {}
 
     async def insert(self, batch: Sequence[Submission], *, depth_limit: int) -> Sequence[Insertion]:
         new = [queue.encode(submission) for submission in batch]
         work = partial(queue.insert, batch=new, depth_limit=depth_limit)
-        return await self._require_open().writer.do(work, weight=len(batch))
+        return await self._parts().writer.do(work, weight=len(batch))
 
     async def claim(
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
@@ -71,21 +71,21 @@ class SqliteTasks:
             lease_seconds=lease_seconds,
         )
         work = partial(claim_ops.claim, claim_request=claim_request, empty=self._empty_claims)
-        return await self._require_open().writer.do(work, weight=limit)
+        return await self._parts().writer.do(work, weight=limit)
 
     async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
         writes = [encode(transition) for transition in batch]
         weight = len(writes) + sum(len(write.follows) for write in writes)
-        return await self._require_open().writer.do(partial(apply, batch=writes), weight=weight)
+        return await self._parts().writer.do(partial(apply, batch=writes), weight=weight)
 
     async def renew(
         self, beat: Beat, batch: Sequence[Renewal], *, lease_seconds: float
     ) -> Sequence[bool]:
         work = partial(claim_ops.renew, beat=beat, batch=batch, lease_seconds=lease_seconds)
-        return await self._require_open().writer.do(work, weight=len(batch))
+        return await self._parts().writer.do(work, weight=len(batch))
 
     async def leave(self, worker: str) -> None:
-        await self._require_open().writer.do(partial(claim_ops.leave, worker=worker))
+        await self._parts().writer.do(partial(claim_ops.leave, worker=worker))
         self._empty_claims.pop(worker, None)
 
     async def expire(
@@ -94,12 +94,10 @@ class SqliteTasks:
         work = partial(
             queue.expire, limit=limit, count_crashes=count_crashes, alone_from=alone_from
         )
-        return await self._require_open().writer.do(work, weight=limit)
+        return await self._parts().writer.do(work, weight=limit)
 
     async def promote(self, *, limit: int) -> Due:
-        return await self._require_open().writer.do(
-            partial(queue.promote, limit=limit), weight=limit
-        )
+        return await self._parts().writer.do(partial(queue.promote, limit=limit), weight=limit)
 
 
 # -- transitions

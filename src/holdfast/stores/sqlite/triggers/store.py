@@ -32,31 +32,31 @@ LOOK_LIMIT = 1000  # records compared for one page, even if few of them match
 
 class SqliteTriggers(StoredTriggers):
     def __init__(self, require_open: RequireOpen) -> None:
-        self._require_open = require_open
+        self._parts = require_open
 
     # -- writes
 
     async def _claim_one(self, trigger_id: str, owner: str, lease_seconds: float) -> DueTriggers:
         lent = Lent(owner, lease_seconds)
         work = partial(verbs.lend_one, trigger_id=trigger_id, lent=lent)
-        return await self._require_open().writer.do(work)
+        return await self._parts().writer.do(work)
 
     async def _claim_due(
         self, owner: str, upto: float | None, limit: int, lease_seconds: float
     ) -> DueTriggers:
         lent = Lent(owner, lease_seconds)
         work = partial(verbs.lend_due, lent=lent, upto=upto, limit=limit)
-        return await self._require_open().writer.do(work, weight=limit)
+        return await self._parts().writer.do(work, weight=limit)
 
     async def _compare_and_write(
         self, batch: Sequence[TriggerChange], depth_limit: int
     ) -> list[TriggerOutcome]:
         writes = [verbs.encode(change) for change in batch]
         work = partial(verbs.apply, batch=writes, depth_limit=depth_limit)
-        return await self._require_open().writer.do(work, weight=len(writes))
+        return await self._parts().writer.do(work, weight=len(writes))
 
     async def _write_over(self, change: TriggerChange) -> TriggerOutcome:
-        writer, trigger = self._require_open().writer, change.after
+        writer, trigger = self._parts().writer, change.after
         if change.write is TriggerWrite.REMOVE:
             removed = await writer.do(partial(verbs.remove, trigger_id=trigger.id))
             return Changed(trigger) if removed else TriggerStale(None)
@@ -65,14 +65,14 @@ class SqliteTriggers(StoredTriggers):
     # -- reads
 
     async def find(self, trigger_id: str) -> Trigger | None:
-        return await self._require_open().readers.do(partial(find_one, trigger_id=trigger_id))
+        return await self._parts().readers.do(partial(find_one, trigger_id=trigger_id))
 
     async def _find_page(self, where: TriggerFilter, limit: int, cursor: str | None) -> TriggerPage:
         read = partial(find_all, wanted=where, limit=limit, after=cursor or "")
-        return await self._require_open().readers.do(read)
+        return await self._parts().readers.do(read)
 
     async def _find_due(self, due_by: float, limit: int) -> list[Trigger]:
-        opened = self._require_open()
+        opened = self._parts()
         now = opened.clock.boot, opened.clock.now()
         return await opened.readers.do(partial(find_due, now=now, upto=due_by, limit=limit))
 

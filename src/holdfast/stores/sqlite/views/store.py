@@ -36,35 +36,35 @@ log = logging.getLogger("holdfast.stores.sqlite.reads")
 
 class SqliteViews:
     def __init__(self, require_open: RequireOpen) -> None:
-        self._require_open = require_open
+        self._parts = require_open
 
     async def load(self, ids: Sequence[str]) -> Sequence[Task | None]:
-        return await self._require_open().readers.do(_tasks, ids)
+        return await self._parts().readers.do(_tasks, ids)
 
     async def peek(self, ids: Sequence[str]) -> Sequence[Peek | None]:
-        return await self._require_open().readers.do(_peeks, ids)
+        return await self._parts().readers.do(_peeks, ids)
 
     async def detail(self, task_id: str) -> Detail | None:
-        return await self._require_open().readers.do(_detail, task_id)
+        return await self._parts().readers.do(_detail, task_id)
 
     async def checkpoint(self, task_id: str) -> Checkpoint | None:
-        return await self._require_open().readers.do(_checkpoint, task_id)
+        return await self._parts().readers.do(_checkpoint, task_id)
 
     async def find(self, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
-        return await self._require_open().readers.do(find.find, where, limit, cursor)
+        return await self._parts().readers.do(find.find, where, limit, cursor)
 
     async def tenants(self, names: Sequence[str], *, line_limit: int = 0) -> Sequence[TenantView]:
-        return await self._require_open().readers.do(_tenants, names, line_limit)
+        return await self._parts().readers.do(_tenants, names, line_limit)
 
     async def workers(self, *, live_within_seconds: float) -> Sequence[WorkerInfo]:
-        now = self._require_open().clock.now()
-        return await self._require_open().readers.do(_workers, now, live_within_seconds)
+        now = self._parts().clock.now()
+        return await self._parts().readers.do(_workers, now, live_within_seconds)
 
     async def stats(self) -> Stats:
-        return await self._require_open().readers.do(measures.stats, self._require_open().clock)
+        return await self._parts().readers.do(measures.stats, self._parts().clock)
 
     async def error_groups(self, *, limit: int) -> Sequence[ErrorGroup]:
-        return await self._require_open().readers.do(measures.errors, limit)
+        return await self._parts().readers.do(measures.errors, limit)
 
 
 def _tasks(view: ReadView, ids: Sequence[str]) -> list[Task | None]:
