@@ -133,7 +133,7 @@ DEFECTS = (
         "src/holdfast/stores/sqlite/admin/audit.py",
         "    if outdated and not dry_run:\n",
         "    if outdated:\n",
-        "tests/cli/test_reads.py::test_a_dry_run_counts_and_deletes_nothing",
+        "tests/cli/commands/test_prune.py::test_a_dry_run_counts_and_deletes_nothing",
     ),
     Defect(
         "P15",
