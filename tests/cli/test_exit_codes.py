@@ -84,7 +84,7 @@ def test_the_version_is_told(world: World) -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [["tasks"], ["tasks", "show"], ["nonsense"], ["tasks", "list", "--status", "asleep"]],
+    [["tasks", "show"], ["nonsense"], ["tasks", "list", "--status", "asleep"]],
 )
 def test_wrong_usage_is_one_line_and_code_2(world: World, args: list[str]) -> None:
     result = world.cli(*args)
@@ -94,11 +94,54 @@ def test_wrong_usage_is_one_line_and_code_2(world: World, args: list[str]) -> No
     assert result.stderr.endswith("[usage]\n")
 
 
+def test_a_group_without_a_command_lists_its_commands(world: World) -> None:
+    result = world.cli("tasks")
+    assert result.exit_code == Exit.USAGE
+    assert result.stderr.startswith("Usage: holdfast tasks ")
+    assert "rollback" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["tasks", "list", "--status", "asleep"], "invalid value for '--status': 'asleep' is"),
+        (["tasks", "list", "--limit", "0"], "equal to 1. See: holdfast tasks list --help [usage]"),
+        (["tasks", "list", "--bogus"], "no such option: --bogus. See: holdfast tasks list"),
+    ],
+)
+def test_wrong_usage_is_told_in_our_own_form(world: World, args: list[str], message: str) -> None:
+    assert message in world.cli(*args).stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["tasks", "list", "--older-than", "3x"],
+        ["tasks", "list", "--tenant", "a|b"],
+        ["audit", "transitions", "--since", "soon"],
+        ["audit", "verify", "--head", "x"],
+        ["bulk", "start", "retry", "--steps", "a,b"],
+        ["bulk", "start", "retry", "--stop-at", "some"],
+        ["prune", "--older-than", "soon"],
+        ["tenants", "hold", "t-1", "--until", "soon"],
+    ],
+)
+def test_values_are_checked_before_the_store_is_opened(world: World, args: list[str]) -> None:
+    assert world.cli("tasks", "list").exit_code == Exit.STORE, "there is none"
+    assert world.cli(*args).exit_code == Exit.INVALID
+
+
+def test_a_wrong_store_is_named_by_the_option_that_gave_it(world: World) -> None:
+    assert (
+        "error: --store='foo://x': unknown store" in world.cli("--store", "foo://x", "stats").stderr
+    )
+
+
 def test_an_unknown_task_is_not_found(world: World) -> None:
     world.send()
     result = world.cli("tasks", "show", "nobody")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == "error: there is no task nobody [task-not-found]\n"
+    assert result.stderr == "error: there is there is no task 'nobody' [task-not-found]\n"
 
 
 @pytest.mark.parametrize("command", ["list", "show x", "pause x"])

@@ -32,7 +32,7 @@ def test_an_app_is_found_beside_the_one_who_calls(here: Path) -> None:
         ("", ":app", "write module:attribute"),
         ("", "no_such_module_here:app", "there is no module 'no_such_module_here'"),
         ("", "lonely_b:app", "lonely_b has no attribute 'app'"),
-        ("app = 1", "lonely_c:app", "'lonely_c:app' is a int, not a Holdfast app"),
+        ("app = 1", "lonely_c:app", "'lonely_c:app' is of type int, not a Holdfast app"),
         ("import no_such_library", "lonely_d:app", "No module named 'no_such_library'"),
         ("1 / 0", "lonely_e:app", "ZeroDivisionError: division by zero (lonely_e.py:1)"),
         ("def", "lonely_f:app", "lonely_f cannot be imported: SyntaxError"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.demo.try_it import WALK
+from holdfast.cli.demo.tour import WALK
 from tests.support.stand_ins import path_with_curl
 from verify.servers.poll import until
 

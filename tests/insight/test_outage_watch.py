@@ -129,5 +129,5 @@ async def test_why_and_the_timeline_tell_an_outage_apart(
     }
     await engine.advance("25h")
     told = await said()
-    assert "an outage did not end, first met 1d1h ago" in told
+    assert "an outage that began 1d1h ago has not ended" in told
     assert "suspended resume" in told

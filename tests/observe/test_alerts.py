@@ -175,9 +175,7 @@ def test_what_is_late_while_no_worker_is_alive_is_told(kind: Awaited) -> None:
 
 def test_all_that_is_late_is_in_one_alert() -> None:
     [alert] = judged(snapshot(late_seconds={Awaited.TASK: 20.0, Awaited.PLAN: 50.0})).values()
-    assert (
-        alert.message == "no worker is alive: a task was due 20 s ago, a plan was to go on 50 s ago"
-    )
+    assert alert.message == "no worker is alive: a task was due 20 s ago, a plan was due 50 s ago"
     assert alert.value == 50.0
 
 

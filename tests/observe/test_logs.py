@@ -223,7 +223,7 @@ def test_json_without_structlog_is_refused_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "structlog", None)
-    monkeypatch.delitem(sys.modules, "holdfast.observe.structured", raising=False)
+    monkeypatch.delitem(sys.modules, "holdfast.observe.json_logs", raising=False)
     with pytest.raises(InvalidSetting, match=r"HOLDFAST_LOG.*holdfast-engine\[server\]"):
         logs.formatter("json", USUAL)
     assert isinstance(logs.formatter("console", USUAL), PlainFormatter)

@@ -21,7 +21,7 @@ from holdfast.engine.operations.expired_checkpoints import (
     load_outlooks,
     unknown_types,
 )
-from holdfast.insight.views.tasks import asked_view
+from holdfast.insight.views.tasks import BatchView, asked_view
 
 AT_ONCE = 100  # tasks that share a commit
 NAMED = 10  # as many of thousands are named
@@ -80,7 +80,10 @@ def hint_of_code(types: Sequence[str]) -> None:
     """Say that checkpoints of these types were judged without the code that declares them."""
     if types:
         named = ", ".join(types[:NAMED]) + (", …" if len(types) > NAMED else "")
-        hint(f"the code of {named} is not known here; the service knows whether a task starts over")
+        hint(
+            f"this command does not know the code of {named}, so it cannot tell whether these "
+            "tasks start over; the service can"
+        )
 
 
 def warn_of(ahead: Sequence[Outlook]) -> None:
@@ -133,7 +136,7 @@ def _line(task: Task) -> Text:
     return Text(f"{task.id}  ") + status_text(task.status) + Text(request)
 
 
-def _view(report: BatchReport) -> dict[str, object]:
+def _view(report: BatchReport) -> BatchView:
     return {
         "done": [asked_view(task) for task in report.done],
         "refused": [

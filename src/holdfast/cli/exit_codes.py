@@ -20,6 +20,7 @@ from holdfast.domain.errors import (
     HoldfastError,
     IllegalTransition,
     InvalidInput,
+    InvalidSetting,
     PlanNotFound,
     Refused,
     StoreError,
@@ -120,10 +121,18 @@ class Root(TyperGroup):
             )
             sys.stdout.flush()
         except (Exception, asyncio.CancelledError) as error:  # a stage can cancel its worker
-            code = _explain(error)
+            code = _explain(_name_option(error, given))
         if standalone_mode:
             sys.exit(code or Exit.OK)
         return code
+
+
+def _name_option(error: BaseException, args: list[str]) -> BaseException:
+    """Return the error; one in the store's URL names `--store` if the URL was given there."""
+    if not isinstance(error, InvalidSetting) or error.name != "HOLDFAST_STORE":
+        return error
+    is_given = any(word.startswith(STORE_OPTION) for word in store_first(args)[:1])
+    return InvalidSetting(STORE_OPTION, error.value, error.reason) if is_given else error
 
 
 def _explain(error: BaseException) -> Exit:
@@ -139,9 +148,13 @@ def _explain(error: BaseException) -> Exit:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads the pipe
         return Exit.FAILED
     if hasattr(error, "format_message"):  # wrong usage, in the words of Typer
+        message = error.format_message().replace("Value error, ", "").rstrip(".")
+        if message.startswith("Usage: "):  # the help of a group, of which no command was named
+            print(message, file=sys.stderr)
+            return Exit.USAGE
         context = getattr(error, "ctx", None)
-        hint = f" See: {context.command_path} --help" if context else ""
-        _print_line(f"{error.format_message()}{hint}", USAGE)
+        hint = f". See: {context.command_path} --help" if context else ""
+        _print_line(f"{message[:1].lower()}{message[1:]}{hint}", USAGE)
         return Exit.USAGE
     if os.environ.get(DEBUG):
         traceback.print_exception(error)

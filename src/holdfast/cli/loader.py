@@ -62,7 +62,7 @@ def load_app(target: str) -> Holdfast:
         except AttributeError:
             raise CannotLoad(f"{target!r}: {module_name} has no attribute {path!r}") from None
     if not isinstance(value, Holdfast):
-        raise CannotLoad(f"{target!r} is a {type(value).__name__}, not a Holdfast app")
+        raise CannotLoad(f"{target!r} is of type {type(value).__name__}, not a Holdfast app")
     return value
 
 

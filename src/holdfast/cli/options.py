@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter
 from typing import Annotated, Any
 
@@ -18,39 +18,68 @@ from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule
 from holdfast.domain.task.state import Status
 from holdfast.ports import Filter
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON; the keys are listed below.")]
-App = Annotated[
-    str, typer.Argument(metavar="APP", help="Your app as module:attribute, for example app:app.")
-]
-Payload = Annotated[str, typer.Option(metavar="JSON", help="The payload of the task.")]
-Ids = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of tasks.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a task.")]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="The reason, for the audit.")]
-Force = Annotated[
-    bool, typer.Option("--force", help="Act even if newer work of the tenant has run.")
-]
-Type = Annotated[str | None, typer.Option(metavar="NAME", help="Only this task type.")]
-Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")]
-Queue = Annotated[str | None, typer.Option(metavar="NAME", help="Only this queue.")]
+
+def takes(
+    what: str,
+    help: str,
+    *names: str,
+    check: Callable[[str], object] | None = None,
+    **limits: Any,
+) -> Any:
+    """Return an option with a value; ``what`` stands for the value in the help.
+
+    ``check`` raises an error for a wrong value, before the command opens the store.
+    """
+
+    def check_given(value: str | None) -> str | None:
+        if value is not None and check is not None:
+            check(value)
+        return value
+
+    callback = check_given if check else None
+    return typer.Option(*names, metavar=what, help=help, callback=callback, **limits)
+
+
+def duration(what: str, help: str) -> Any:
+    return takes(what, help, check=seconds)
+
+
+def _takes_name(kind: str) -> Any:
+    return takes("NAME", f"Only this {kind}.", check=partial(names.check, kind))
+
+
+def flag(names: str, help: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(names, help=help)
+
+
+def argument(what: str, help: str) -> Any:
+    """Return an argument that the help calls ``what``."""
+    return typer.Argument(metavar=what, help=help)
+
+
+Json = Annotated[bool, flag("--json", "Print JSON; the keys are listed below.")]
+App = Annotated[str, argument("APP", "Your app as module:attribute, for example app:app.")]
+Payload = Annotated[str, takes("JSON", "The payload of the task.")]
+Ids = Annotated[list[str], argument("ID", "Ids of tasks.")]
+Id = Annotated[str, argument("ID", "The id of a task.")]
+Reason = Annotated[str, takes("TEXT", "The reason, for the audit.")]
+Force = Annotated[bool, flag("--force", "Act even if newer work of the tenant has run.")]
+Type = Annotated[str | None, _takes_name("task type")]
+Tenant = Annotated[str | None, _takes_name("tenant")]
+Queue = Annotated[str | None, _takes_name("queue")]
 Error = Annotated[
-    str | None,
-    typer.Option(metavar="FINGERPRINT", help="Only this error; see `suspended list --group`."),
+    str | None, takes("FINGERPRINT", "Only this error; see `suspended list --group`.")
 ]
-OlderThan = Annotated[
-    str | None, typer.Option(metavar="AGE", help="Only tasks unchanged for so long: 30s, 2h, 7d.")
-]
-NewerThan = Annotated[
-    str | None, typer.Option(metavar="AGE", help="Only tasks changed within: 30s, 2h, 7d.")
-]
-Plan = Annotated[str | None, typer.Option(metavar="ID", help="Only this plan.")]
+OlderThan = Annotated[str | None, duration("AGE", "Only tasks unchanged for so long: 30s, 2h, 7d.")]
+NewerThan = Annotated[str | None, duration("AGE", "Only tasks changed within: 30s, 2h, 7d.")]
+Plan = Annotated[str | None, takes("ID", "Only this plan.", check=partial(names.check, "plan"))]
 STATUS = typer.Option(
     "--status", metavar="STATUS", case_sensitive=False, help="Only this status; repeatable."
 )
 Statuses = Annotated[list[Status], STATUS]
-Cursor = Annotated[
-    str | None, typer.Option(metavar="ID", help="Continue after the page that gave this cursor.")
-]
-Limit = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Show at most N.")]
+Cursor = Annotated[str | None, takes("ID", "Continue after the page that gave this cursor.")]
+Limit = Annotated[int, takes("N", "Show at most N.", min=1, max=1000)]
 
 
 FILTERS = {
@@ -97,15 +126,13 @@ def task_filter(
     older_than: str | None = None,
     newer_than: str | None = None,
 ) -> Filter:
-    """Return the filter that the options describe; an invalid name is refused instead of matching
-    nothing.
-    """
+    """Return the filter that the options describe."""
     return Filter(
         statuses=tuple(statuses),
-        type=names.check_any("task type", type),
-        tenant=names.check_any("tenant", tenant),
-        queue=names.check_any("queue", queue),
-        plan=names.check_any("plan", plan),
+        type=type,
+        tenant=tenant,
+        queue=queue,
+        plan=plan,
         error=error,
         updated_before=None if older_than is None else now - seconds(older_than),
         updated_after=None if newer_than is None else now - seconds(newer_than),
@@ -129,13 +156,13 @@ def parse_json(what: str, text: str | bytes) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InvalidInput(f"{what}: not JSON: {error}") from None
+        raise InvalidInput(f"{what} is not JSON: {error}") from None
 
 
 def parse_json_object(what: str, text: str | bytes, example: str) -> dict[str, Any]:
     value = parse_json(what, text)
     if not isinstance(value, dict):
-        raise InvalidInput(f"{what}: it must be an object, such as {example}")
+        raise InvalidInput(f"{what} must be an object, such as {example}")
     return value
 
 

@@ -6,31 +6,28 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands.alerts import alerts
+from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
+from holdfast.cli.commands import alerts, backup, doctor, prune, stats, why
 from holdfast.cli.commands.audit import audit
-from holdfast.cli.commands.backup import backup
 from holdfast.cli.commands.bulk import bulk
 from holdfast.cli.commands.checkpoints import checkpoints
-from holdfast.cli.commands.doctor import doctor
 from holdfast.cli.commands.hooks import hooks
 from holdfast.cli.commands.plans import plans
-from holdfast.cli.commands.prune import prune
 from holdfast.cli.commands.queues import queues
 from holdfast.cli.commands.states import states
-from holdfast.cli.commands.stats import stats
 from holdfast.cli.commands.suspended import suspended
 from holdfast.cli.commands.tasks import tasks
 from holdfast.cli.commands.tenants import tenants
 from holdfast.cli.commands.tokens import tokens
 from holdfast.cli.commands.triggers import triggers
-from holdfast.cli.commands.why import why
 from holdfast.cli.commands.workers import workers
 from holdfast.cli.exit_codes import EPILOG, Root
 from holdfast.cli.process.serve import serve
 from holdfast.cli.process.worker import worker
 from holdfast.version import __version__
 
-cli = typer.Typer(
+cli = CommandGroup(
     name="holdfast",
     cls=Root,
     epilog=EPILOG,
@@ -50,8 +47,7 @@ def show_version(wanted: bool) -> None:
 def holdfast(
     context: typer.Context,
     store: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Use this store instead of HOLDFAST_STORE."),
+        str | None, opt.takes("URL", "Use this store instead of HOLDFAST_STORE.")
     ] = None,
     version: Annotated[
         bool,
@@ -65,8 +61,15 @@ def holdfast(
     context.obj = store
 
 
-for command in (serve, worker, why, doctor, alerts, stats, states, prune, backup):
-    cli.command()(command)
+cli.command("serve")(serve)
+cli.command("worker")(worker)
+cli.command("why", epilog=why.EPILOG)(why.why)
+cli.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
+cli.command("alerts", epilog=alerts.EPILOG)(alerts.alerts)
+cli.command("stats", epilog=stats.EPILOG)(stats.stats)
+cli.command("states")(states)
+cli.command("prune", epilog=prune.EPILOG)(prune.prune)
+cli.command("backup", epilog=backup.EPILOG)(backup.backup)
 cli.add_typer(tasks, name="tasks")
 cli.add_typer(suspended, name="suspended")
 cli.add_typer(checkpoints, name="checkpoints")
@@ -81,7 +84,7 @@ cli.add_typer(hooks, name="hooks")
 cli.add_typer(audit, name="audit")
 
 
-@cli.command()
+@cli.command("demo")
 def demo() -> int:
     """Watch tasks survive a killed worker."""
     from holdfast.cli.demo.story import run

@@ -185,7 +185,7 @@ class Monitor:
                 try:
                     await self.tick()
                 except Exception:
-                    log.exception("the alerts could not be judged")
+                    log.exception("could not evaluate the alerts")
                 await sleep(self._clock, JUDGE_SECONDS)
         finally:
             await cancel_and_wait(examining)
@@ -215,12 +215,12 @@ class Monitor:
         while True:
             await sleep(self._clock, rest)
             began = self._clock.steady()
-            await _attempt(self.examine, "the store could not be examined", logging.INFO)
+            await _attempt(self.examine, "could not examine the store", logging.INFO)
             rest = max(EXAMINE_SECONDS, (self._clock.steady() - began) / EXAMINE_SHARE)
 
     async def _check_now_and_then(self) -> None:
         """Check whether the store is durable: its settings may be changed while it runs."""
-        failure = "the settings of the store could not be looked at"
+        failure = "could not check the settings of the store"
         while True:
             await sleep(self._clock, CHECK_SECONDS)
             await _attempt(self._app.store.admin.checks, failure, logging.WARNING)

@@ -37,7 +37,7 @@ LATE: Mapping[Awaited, str] = {
     Awaited.LEASE: "a lease has lapsed",
     Awaited.TASK: "a task was due",
     Awaited.TRIGGER: "a trigger was due",
-    Awaited.PLAN: "a plan was to go on",
+    Awaited.PLAN: "a plan was due",
 }
 
 Name: TypeAlias = tuple[str, str]  # code, and the queue or error group
@@ -172,10 +172,10 @@ def _of_the_store(facts: Snapshot, limits: Thresholds) -> Iterator[Measure]:
     yield Measure("not-durable", int(not facts.durable), 0, _not_durable(facts))
     waits = _count_of(facts.suspended, "suspended task waits", "suspended tasks wait")
     yield Measure("suspended", facts.suspended, 0, f"{waits} for a person")
-    yield _nobody(facts, limits)
+    yield _late_without_workers(facts, limits)
 
 
-def _nobody(facts: Snapshot, limits: Thresholds) -> Measure:
+def _late_without_workers(facts: Snapshot, limits: Thresholds) -> Measure:
     """Measure what is late while no worker is live: any live worker would move it."""
     late = {} if facts.live else facts.stats.late_seconds
     late_records = ", ".join(f"{LATE[kind]} {seconds:.0f} s ago" for kind, seconds in late.items())
@@ -195,8 +195,8 @@ def _count_of(number: int, one: str, many: str) -> str:
 
 
 def _not_durable(facts: Snapshot) -> str:
-    why = "the store was out of reach at the start" if facts.degraded else "the store keeps nothing"
-    return f"work is not kept across a crash: {why}"
+    why = "the store was out of reach at the start" if facts.degraded else "the store is in memory"
+    return f"a crash loses work: {why}"
 
 
 def _backlog(facts: Snapshot, limits: Thresholds, queue: str) -> Measure:

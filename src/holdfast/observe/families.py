@@ -21,16 +21,14 @@ def _family(kind: str, labels: str, help: str) -> Family:
 
 # From the store: the same whichever service is asked, and kept across restarts.
 STORED: Mapping[str, Family] = {
-    "holdfast_tasks_total": _family(
-        COUNTER, "queue type status", "How often tasks came into a status."
-    ),
+    "holdfast_tasks_total": _family(COUNTER, "queue type status", "Times a task entered a status."),
     "holdfast_transitions_total": _family(
-        COUNTER, "from to", "How often tasks went from one status to another."
+        COUNTER, "from to", "Times a task went from one status to another."
     ),
     "holdfast_dwell_seconds_total": _family(
         COUNTER, "status", "How long tasks stayed in a status before they left it."
     ),
-    "holdfast_dwells_total": _family(COUNTER, "status", "How often tasks left a status."),
+    "holdfast_dwells_total": _family(COUNTER, "status", "Times a task left a status."),
     "holdfast_refused_total": _family(
         COUNTER, "status command", "Commands that were refused, by the status they met."
     ),
@@ -51,14 +49,14 @@ STORED: Mapping[str, Family] = {
     "holdfast_workers": _family(GAUGE, "state", "Workers: live, draining, or lost."),
     "holdfast_slots": _family(GAUGE, "", "Tasks that the live workers can run at once."),
     "holdfast_slots_used": _family(GAUGE, "", "Tasks that the live workers run."),
-    "holdfast_durable": _family(GAUGE, "", "1: the store keeps what it answers."),
+    "holdfast_durable": _family(GAUGE, "", "1 if answered writes survive a crash."),
     "holdfast_degraded": _family(
-        GAUGE, "", "1: on memory, because the store was out of reach at the start."
+        GAUGE, "", "1 if memory replaces a store that was out of reach at the start."
     ),
-    "holdfast_intake_paused": _family(GAUGE, "queue", "1: the queue takes no new tasks."),
-    "holdfast_claiming_paused": _family(GAUGE, "queue", "1: the queue hands nothing out."),
-    "holdfast_tenants_held": _family(GAUGE, "", "Tenants of which nothing is handed out."),
-    "holdfast_alerts": _family(GAUGE, "alert queue", "1: the alert stands."),
+    "holdfast_intake_paused": _family(GAUGE, "queue", "1 while the intake is paused."),
+    "holdfast_claiming_paused": _family(GAUGE, "queue", "1 while claiming is paused."),
+    "holdfast_tenants_held": _family(GAUGE, "", "Held tenants."),
+    "holdfast_alerts": _family(GAUGE, "alert queue", "1 while the alert is active."),
     "holdfast_stage_outages_total": _family(
         COUNTER, "type stage", "Calls of stages and undos that ended with an outage."
     ),
@@ -66,13 +64,13 @@ STORED: Mapping[str, Family] = {
         GAUGE, "stage error", "How long tasks have waited for the end of an outage."
     ),
     "holdfast_doctor_findings": _family(
-        GAUGE, "invariant", "What did not agree at the last examination."
+        GAUGE, "invariant", "Findings of the last check, by invariant."
     ),
 }
 
 # Of this process, also while the store is away.
 OWN: Mapping[str, Family] = {
-    "holdfast_up": _family(GAUGE, "", "1: the store answers."),
+    "holdfast_up": _family(GAUGE, "", "1 if the store answers."),
     "holdfast_build_info": _family(GAUGE, "version", "Always 1; the version is in the label."),
     "holdfast_event_lag_seconds": _family(
         GAUGE, "", "How late events reached their readers: the worst of the last minute."
@@ -81,7 +79,7 @@ OWN: Mapping[str, Family] = {
     "holdfast_auth_failures_total": _family(COUNTER, "kind", "Requests refused for their token."),
     "holdfast_http_connections": _family(GAUGE, "", "Connections that are open."),
     "holdfast_http_connections_refused_total": _family(
-        COUNTER, "reason", "Connections without a place of their own, or closed for a new one."
+        COUNTER, "reason", "Refused connections, and connections closed to admit a new one."
     ),
     "holdfast_http_requests_total": _family(COUNTER, "method route status", "Requests answered."),
     "holdfast_http_request_duration_seconds": _family(

@@ -34,7 +34,7 @@ def formatter(format: Format, redactor: Redactor) -> logging.Formatter:
     if format == "console":
         return PlainFormatter(CONSOLE, redactor=redactor)
     try:
-        from holdfast.observe.structured import json_formatter
+        from holdfast.observe.json_logs import json_formatter
     except ModuleNotFoundError as error:
         if error.name != "structlog":
             raise

@@ -107,7 +107,7 @@ class Postgres(Tables):
     ) -> None:
         _check_address(dsn)
         if connections < 1:
-            raise InvalidInput(f"connections={connections!r}: at least 1")
+            raise InvalidInput(f"connections={connections!r} must be at least 1")
         self._dsn = dsn
         self._timeout_seconds = check_timeout(timeout_seconds)
         self._connections = connections

@@ -58,7 +58,7 @@ def test_a_halted_plan_shows_why_and_what_may_be_asked(world: World) -> None:
     halted(world, LONG_WINDED)
     told = world.cli("plans", "show", "up-7").stdout
     assert fits(told)
-    assert f"status    {PlanStatus.HALTED} since" in told
+    assert f"status    {PlanStatus.HALTED} for" in told
     assert "reason    1 of the 3 tasks of wave 2 have failed" in told
     assert "commands  resume, cancel, retry, rollback" in told
     assert "slots     0 taken, at most 2" in told
@@ -150,7 +150,7 @@ def test_a_plan_that_is_not_there_is_not_found(world: World, command: str) -> No
     world.send()
     result = world.cli("plans", command, "nobody")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == "error: there is no plan nobody [plan-not-found]\n"
+    assert result.stderr == "error: there is no plan 'nobody' [plan-not-found]\n"
     assert world.cli("plans", command, "no good name").exit_code == Exit.INVALID
 
 

@@ -65,7 +65,7 @@ def test_one_of_the_two_can_be_named(world: World, named: str) -> None:
     assert queue[f"{named}Paused"] is not None
     assert queue[f"{other}Paused"] is None
     again = world.cli("queues", "pause", "default", f"--{named}").stdout
-    assert again == f"default  {named} paused, as it was\n"
+    assert again == f"default  {named} paused (no change)\n"
 
 
 def test_a_paused_intake_refuses_and_what_was_done_is_in_the_audit(world: World) -> None:
@@ -118,8 +118,8 @@ def test_doctor_tells_of_a_paused_queue_as_of_what_waits_for_a_person(world: Wor
     health = world.json("doctor")
     assert health["clean"] is True, "it is no fault"
     claiming, intake = sorted(health["waiting"])
-    assert intake.startswith("intake of queue default is paused since ")
-    assert claiming.startswith("claiming of queue default is paused since ")
+    assert intake.startswith("intake of queue default has been paused for ")
+    assert claiming.startswith("claiming of queue default has been paused for ")
     for told, what in ((intake, "intake"), (claiming, "claiming")):
         assert " by cli:" in told
         assert "was leaked" in told
@@ -127,7 +127,7 @@ def test_doctor_tells_of_a_paused_queue_as_of_what_waits_for_a_person(world: Wor
         assert f"`holdfast queues resume default --{what}`" in told
         assert f"POST /internal/queues/default/{what}/resume" in told
     shown = world.cli("doctor", columns=500).stdout
-    assert f"waits for a person  {intake.split(' since ')[0]}" in shown
+    assert f"waits for a person  {intake.split(' for ')[0]}" in shown
     world.cli("queues", "resume", "default")
     assert world.json("doctor")["waiting"] == []
 
@@ -154,8 +154,8 @@ async def test_why_names_who_has_paused_the_queue_and_how_it_goes_on(
     scene.clock.advance(90)
     place = f" on {origin}" if origin else ""
     assert await scene.why(task_id) == (
-        "It has been ready in queue 'default' for 1m30s, but claiming of queue default is paused "
-        f"since 1m30s by api:ann{place} (the database is down); resume: "
+        "It has been ready in queue 'default' for 1m30s, but claiming of queue default has been "
+        f"paused for 1m30s by api:ann{place} (the database is down); resume: "
         "`holdfast queues resume default --claiming` or "
         "POST /internal/queues/default/claiming/resume."
     )

@@ -1,3 +1,5 @@
+"""`holdfast suspended`: lists, shows and commands."""
+
 import json
 
 import pytest
@@ -21,11 +23,11 @@ def test_what_the_error_says_is_shown_in_80_columns_as_far_as_there_is_room(worl
     head, row = told.stdout.splitlines()
     assert max(len(head), len(row)) <= 80
     assert row.startswith(task_id)
-    assert "SAYS" in head
+    assert "ERROR" in head
     assert "Permanent: the disk" in row
     assert "…" in row
     assert "no room for " in told.stderr
-    assert "ERROR" in told.stderr.split(":")[0]
+    assert "FINGERPRINT" in told.stderr.split(":")[0]
     wide = world.cli("suspended", "list", columns=250)
     assert "and nobody has emptied it" in wide.stdout
     assert wide.stderr == ""
@@ -229,7 +231,7 @@ def test_it_is_said_when_not_all_that_may_start_over_were_looked_at(
     assert "only the first 2 of 3 tasks were checked" in retried
 
 
-UNKNOWN_CODE = "the code of tenant.upgrade is not known here"
+UNKNOWN_CODE = "this command does not know the code of tenant.upgrade"
 
 
 def test_it_is_said_that_the_code_which_judges_a_checkpoint_is_not_known_here(world: World) -> None:

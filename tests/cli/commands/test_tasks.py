@@ -1,8 +1,10 @@
+"""`holdfast tasks`: lists, shows and commands."""
+
 import pytest
 
-from holdfast.cli.commands.tasks import TASK_KEYS
 from holdfast.cli.exit_codes import Exit
 from holdfast.domain.task.state import Status
+from holdfast.insight.views.tasks import TaskView
 from tests.support.cli.world import FORGED, LONG_WINDED, App, World
 
 TENANT = "tenant-with-a-name"
@@ -127,7 +129,7 @@ def test_a_long_list_goes_on_at_its_cursor(world: World) -> None:
 def test_the_keys_of_a_listed_task_are_those_in_the_help(world: World) -> None:
     world.failed()
     [task] = world.json("tasks", "list")["tasks"]
-    assert list(task) == TASK_KEYS.split(", ")
+    assert list(task) == list(TaskView.__annotations__)
 
 
 def test_show_tells_stages_error_and_events(world: World) -> None:

@@ -240,7 +240,7 @@ async def test_paused_by_a_person(scene: Scene) -> None:
     scene.clock.advance("2h")
     assert await scene.why(task_id) == (
         f"It has been {Status.PAUSED} for 2h by ann on desk-3 (freeze). Behind it in the line of "
-        f"tenant t-1: 1 task. `holdfast tasks resume {task_id}` sets it going."
+        f"tenant t-1: 1 task. `holdfast tasks resume {task_id}` resumes it."
     )
 
 
@@ -264,7 +264,7 @@ async def test_suspended(scene: Scene) -> None:
     assert f"`holdfast tasks rollback {task_id}` undoes what it did" in answer
 
 
-STARTS_OVER = "older than checkpoint_max_age (7d); set going, it starts over from its first"
+STARTS_OVER = "older than checkpoint_max_age (7d); if it is resumed, it starts over from its first"
 
 
 async def test_suspended_past_the_age_limit_of_its_checkpoint_it_would_start_over(

@@ -29,7 +29,7 @@ async def test_a_plan_that_is_paused_and_by_what_reason(scene: Scene) -> None:
     scene.clock.advance("5m")
     answer = await scene.why(first)
     assert f"plan up-7, which has been {PlanStatus.PAUSED} for 5m (wait for the bank)." in answer
-    assert "`holdfast plans resume up-7` sets it going." in answer
+    assert "`holdfast plans resume up-7` resumes it." in answer
     assert "worker" not in answer  # who is away is not the reason
 
 
@@ -101,7 +101,7 @@ async def test_a_task_that_its_plan_has_paused(scene: Scene) -> None:
     await scene.app.control.acting_as("plan:up-7").pause(first, reason="plan up-7 is paused")
     answer = await scene.why(first)
     assert "by plan:up-7 (plan up-7 is paused)." in answer
-    assert "`holdfast plans resume up-7` sets all of the plan going." in answer
+    assert "`holdfast plans resume up-7` resumes the whole plan." in answer
 
 
 def test_a_held_task_shows_its_plan(world: World) -> None:

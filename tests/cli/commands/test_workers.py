@@ -116,7 +116,7 @@ def test_all_commands_agree_on_who_is_alive(
 def test_one_that_is_drained_is_shown_so_until_it_has_ended(world: World) -> None:
     beat(world)
     assert world.cli("workers", "drain", "w-1").stdout == "w-1  draining\n"
-    assert world.cli("workers", "drain", "w-1").stdout == "w-1  draining, as it was\n"
+    assert world.cli("workers", "drain", "w-1").stdout == "w-1  draining (no change)\n"
     assert world.cli("workers", "list").stdout.splitlines()[1].split()[1] == "draining"
     entries = world.json("audit", "--task", "worker:w-1")["entries"]
     assert [one["command"] for one in entries] == ["drain", "drain"], "whoever asks is noted"
@@ -126,7 +126,7 @@ def test_one_that_nobody_has_seen_cannot_be_drained(world: World) -> None:
     world.send()
     result = world.cli("workers", "drain", "w-2")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == "error: no worker w-2 has been seen lately [worker-not-found]\n"
+    assert result.stderr == "error: no worker 'w-2' has been seen lately [worker-not-found]\n"
     assert world.json("audit")["entries"] == []
 
 
@@ -145,13 +145,13 @@ def test_alerts_are_judged_by_one_look(world: World) -> None:
         "threshold": 0,
     }
     head, line = world.cli("alerts").stdout.splitlines()
-    assert head.split() == ["ALERT", "SEVERITY", "QUEUE", "SAYS"]
+    assert head.split() == ["ALERT", "SEVERITY", "QUEUE", "MESSAGE"]
     assert line.split()[:3] == ["no-workers", "page", "default"]
     beat(world)
     told = world.cli("alerts")
     assert (told.exit_code, told.stdout) == (0, "")
     assert told.stderr == (
-        "no alert is active\nbacklogs are compared with HOLDFAST_BACKLOG of this shell: *=10000\n"
+        "no alert is active\nThresholds come from HOLDFAST_BACKLOG in this shell: *=10000\n"
     )
 
 
@@ -201,8 +201,8 @@ async def test_a_plan_that_no_worker_drives_is_told(scene: Scene) -> None:
     await scene.plan(["t-1", "t-2"])
     scene.clock.advance(20)
     alerts, stuck = await told(scene)
-    assert alerts == ["no worker is alive: a plan was to go on 20 s ago"]
-    assert stuck == ["a plan was to go on 20s ago, and no worker is alive to move it"]
+    assert alerts == ["no worker is alive: a plan was due 20 s ago"]
+    assert stuck == ["a plan was due 20s ago, and no worker is alive to move it"]
 
 
 async def test_a_trigger_that_no_worker_fires_is_told(scene: Scene) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.cli.demo.checks import DemoCheck, StoryRecord, exit_code, judge
 from holdfast.cli.demo.story import describe_take_over
-from holdfast.cli.demo.try_it import offer
+from holdfast.cli.demo.tour import offer
 from holdfast.clock import SystemClock
 from holdfast.domain.task import events as ev
 from holdfast.domain.task.state import Status
@@ -28,7 +28,7 @@ RUN = "from pathlib import Path; from holdfast.cli.demo.story import run; import
 # A background shell hands down that interrupts are ignored; at a terminal they are not.
 INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 OFFER = (
-    "import os, sys; from pathlib import Path; from holdfast.cli.demo.try_it import offer\n"
+    "import os, sys; from pathlib import Path; from holdfast.cli.demo.tour import offer\n"
     "offer(Path(sys.argv[1]), os.environ, print)"
 )
 SHORT = RUN + "sys.exit(run(tenants=24, speed=2, folder=Path(sys.argv[1])))"
@@ -97,7 +97,7 @@ def test_the_demo_ends_well_and_says_so_in_plain_lines(ran: Ran) -> None:
         "holdfast tasks rollback",
         "24 (23 completed, 1 rolled back)",
         "tasks list",
-        "A service with two worker processes runs at http://127.0.0.1:",
+        "A service with two worker processes runs at\n  http://127.0.0.1:",
         '/api/workflows/apply: 200, "hello, world, at attempt 1"',
         "The service has ended.",
     ):
@@ -108,7 +108,7 @@ def test_the_demo_ends_well_and_says_so_in_plain_lines(ran: Ran) -> None:
 @pytest.mark.parametrize(
     ("last_completed", "said"),
     [
-        (-1, "starts again, it had no checkpoint yet: stage 1, copy"),
+        (-1, "starts again, because it had no checkpoint yet: stage 1, copy"),
         (0, "continues from its checkpoint: stage 2, check"),
         (1, "continues from its checkpoint: stage 2, check"),
     ],
@@ -182,7 +182,7 @@ def one_not_taken_over(ran: Ran) -> Ran:
         (a_task_gone, "tasks lost"),
         (a_task_not_settled, "tasks settled"),
         (an_undo_out_of_order, "rolled back, last stage first"),
-        (a_version_missing, "events without a gap"),
+        (a_version_missing, "tasks whose events have no gap"),
         (nobody_killed, "take-overs after kill -9"),
         (one_not_taken_over, "take-overs after kill -9"),
     ],

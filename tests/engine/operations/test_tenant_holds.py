@@ -96,7 +96,7 @@ async def test_a_running_task_is_given_back_at_its_next_boundary(
         assert steps.ran == ["first", "second"]
         assert str(await app.tenants.hold(T)) == "held"
         told = await handle.why()
-        assert "tenant t-1 is held since" in told
+        assert "tenant t-1 has been held for" in told
         assert "by app (moving house)" in told
         assert "holdfast tenants release t-1" in told
         assert "tenant t-1 is held" in await behind.why()

@@ -15,7 +15,9 @@ from tests.support.every_store import Place, place
 __all__ = ["place"]
 
 ADA = By(actor="ada", reason="moving house")
-HELD = "tenant t-1 is held since 0s by ada (moving house); release: `holdfast tenants release t-1`"
+HELD = (
+    "tenant t-1 has been held for 0s by ada (moving house); release: `holdfast tenants release t-1`"
+)
 RELEASE = "It does not run before its tenant is released: "
 
 
@@ -61,7 +63,7 @@ async def test_nobody_is_said_to_take_what_is_held(scene: Scene) -> None:
     answer = await scene.why(task_id)
     assert answer.startswith(f"It has been ready in queue 'default' for 0s, but {HELD}")
     assert "will claim it" not in answer
-    assert answer.count("is held") == 1
+    assert answer.count("been held") == 1
 
 
 async def test_busy_workers_are_no_reason_while_it_is_held(scene: Scene) -> None:
@@ -81,8 +83,8 @@ async def test_what_else_keeps_it_back_is_said_after_the_hold(scene: Scene) -> N
     assert "Once released, it still waits: no live worker of that queue" in await scene.why(task_id)
     await pause(scene)
     paused = await scene.why(task_id)
-    assert "Once released, it still waits: claiming of queue default is paused" in paused
-    assert paused.index("is held") < paused.index("is paused")
+    assert "Once released, it still waits: claiming of queue default has been paused" in paused
+    assert paused.index("been held") < paused.index("been paused")
 
 
 async def test_the_hold_is_said_once_of_a_line(scene: Scene) -> None:
@@ -91,7 +93,7 @@ async def test_the_hold_is_said_once_of_a_line(scene: Scene) -> None:
     await hold(scene)
     answer = await scene.why(second)
     assert answer.startswith(f"It is number 1 in the line of tenant t-1, behind task {first}.")
-    assert answer.count("is held") == 1
+    assert answer.count("been held") == 1
     assert "will claim it" not in answer
 
 
@@ -108,7 +110,7 @@ async def test_a_held_retry_is_not_said_to_run_when_it_is_due(scene: Scene) -> N
     late = await scene.why(task_id)
     assert "moves it within a second" not in late
     assert RELEASE in late
-    assert late.count("is held") == 1
+    assert late.count("been held") == 1
 
 
 async def test_what_runs_is_given_back_at_its_next_boundary(scene: Scene) -> None:
@@ -139,7 +141,7 @@ async def test_another_tenant_is_not_said_to_be_held(scene: Scene) -> None:
     await scene.beat("w-1")
     await hold(scene)
     answer = await scene.why(task_id)
-    assert "is held" not in answer
+    assert "been held" not in answer
     assert "will claim it" in answer
 
 

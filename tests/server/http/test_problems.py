@@ -208,7 +208,7 @@ async def test_doctor_tells_of_a_paused_queue_and_is_content(idle: Served) -> No
     await told(idle, "POST", "/internal/queues/mail/intake/pause", json=body)
     _, health = await told(idle, "GET", "/internal/doctor")
     [line] = health["waiting"]
-    assert line.startswith("intake of queue mail is paused since ")
+    assert line.startswith("intake of queue mail has been paused for ")
     assert "the relay is down" in line
     assert health["stuck"] == []
 
@@ -220,6 +220,6 @@ async def test_why_tells_of_a_paused_queue_without_secrets(idle: Served) -> None
     body = {"reason": "password=hunter2 was leaked"}
     await told(idle, "POST", "/internal/queues/default/claiming/pause", json=body)
     _, why = await told(idle, "GET", f"/api/tasks/{task['taskId']}/why")
-    assert "claiming of queue default is paused since" in why["says"]
+    assert "claiming of queue default has been paused for" in why["says"]
     assert "by api:admin" in why["says"]
     assert "hunter2" not in why["says"]

@@ -31,7 +31,7 @@ async def test_a_tenant_is_held_shown_and_released(idle: Served) -> None:
     assert hold["until"] > hold["at"]
     shown = await get(client, "/internal/tenants/t-1")
     assert shown["held"] == hold
-    assert "tenant t-1 is held since" in shown["next"]
+    assert "tenant t-1 has been held for" in shown["next"]
     assert "being moved" in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
     released = (await client.post("/internal/tenants/t-1/release", json={"reason": "moved"})).json()
     assert released == {"tenantId": "t-1", "held": False, "changed": True, "waitingFor": None}

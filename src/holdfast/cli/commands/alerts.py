@@ -6,42 +6,40 @@ from holdfast.cli import options as opt
 from holdfast.cli.output.printer import Row, hint, print_list
 from holdfast.cli.session import Session, in_session
 from holdfast.insight.monitor import Monitor
-from holdfast.insight.views.alerts import AlertView, alert_view
+from holdfast.insight.views.alerts import ActiveAlert, ActiveAlerts, active_alert_view
+from holdfast.insight.views.view import keys
+
+EPILOG = f"JSON: {keys(ActiveAlerts, alerts=ActiveAlert)} (queue → threshold)."
 
 
 @in_session
 async def alerts(session: Session, json: opt.Json = False) -> None:
     """Show the active alerts.
 
-    They are judged from the present state of the store. A backlog is compared with HOLDFAST_BACKLOG
-    as this shell has it: set it as the service does. The service checks all the time. So it also
-    knows since when an alert is active, and reports late events (event-lag) and locks without a
-    task (lone-lock; here `holdfast doctor` finds those).
-
-    JSON: alerts (each: code, severity, queue, group, says, value, threshold), backlog (queue →
-    threshold).
+    This command checks the store once. A backlog is compared with HOLDFAST_BACKLOG of this shell,
+    so set it as the service does. Only the service knows how long an alert has been active, and
+    reports late events (event-lag) and locks without a task (lone-lock; `holdfast doctor` finds
+    those, too).
     """
     snapshot = await Monitor(session.app).snapshot()
-    active, limits = [alert_view(alert) for alert in snapshot.alerts], session.settings.backlog
+    active, limits = [active_alert_view(one) for one in snapshot.alerts], session.settings.backlog
     print_list(
-        "alerts",
-        [{key: value for key, value in alert.items() if key != "since"} for alert in active],
+        ActiveAlerts(alerts=active, backlog=limits),
         [_row(alert) for alert in active],
         json=json,
         empty="no alert is active",
         keep=3,
-        backlog=limits,
     )
     if json:
         return
     judged = ",".join(f"{queue}={limit}" for queue, limit in sorted(limits.items()))
-    hint(f"backlogs are compared with HOLDFAST_BACKLOG of this shell: {judged}")
+    hint(f"Thresholds come from HOLDFAST_BACKLOG in this shell: {judged}")
 
 
-def _row(alert: AlertView) -> Row:
+def _row(alert: ActiveAlert) -> Row:
     return {
         "ALERT": alert["code"],
         "SEVERITY": alert["severity"],
         "QUEUE": alert["queue"] or "-",
-        "SAYS": alert["says"],
+        "MESSAGE": alert["says"],
     }

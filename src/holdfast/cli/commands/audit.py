@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
@@ -25,8 +26,8 @@ from holdfast.domain.audit import Audit
 from holdfast.domain.durations import seconds
 from holdfast.domain.phrases import count, span
 from holdfast.domain.task.history import HistoryStep
-from holdfast.engine.operations import audit as audit_ops
-from holdfast.engine.operations.audit import ChainVerdict, anchor_from
+from holdfast.engine.operations import audit as audit_log
+from holdfast.engine.operations.audit import ChainVerdict, anchor_from, format_link
 from holdfast.insight.views import audit as views
 from holdfast.insight.views.view import keys
 
@@ -35,25 +36,22 @@ SHRINKS = {"COMMAND": 9, "REASON": 6}
 REASON_CHARS = 20  # for more of the reason, no id is shortened
 
 OfTask = Annotated[
-    str | None,
-    typer.Option("--task", metavar="ID", help="Only this task, or plan:ID, or trigger:ID."),
+    str | None, opt.takes("ID", "Only this task, or plan:ID, or trigger:ID.", "--task")
 ]
-Cursor = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Continue after the page that gave this cursor.")
-]
+Cursor = Annotated[int, opt.takes("N", "Continue after the page that gave this cursor.", min=0)]
 Head = Annotated[
     str | None,
-    typer.Option(
-        metavar="SEQ:HASH", help="Check that this head, noted earlier, is still in the chain."
+    opt.takes(
+        "SEQ:HASH", "Check that this head, noted earlier, is still in the chain.", check=anchor_from
     ),
 ]
 
-audit = typer.Typer()
+audit = CommandGroup(no_args_is_help=False)
 
 
 @audit.callback(
     invoke_without_command=True,
-    epilog=f"JSON: entries (each: {keys(views.AuditView)}), cursor (null: the last page). "
+    epilog=f"JSON: {keys(views.AuditList, entries=views.AuditView)} (null: the last page). "
     "The taskId of a plan is plan:ID, of a trigger trigger:ID.",
 )
 def list_entries(
@@ -71,23 +69,24 @@ def list_entries(
         return
 
     async def load(session: Session) -> tuple[Sequence[Audit], int | None, float]:
-        return *await audit_ops.entries_from(session.store, cursor, limit, task), session.now
+        return *await audit_log.entries_from(session.store, cursor, limit, task), session.now
 
     entries, more, now = run(context, load)
     rows = [_row(entry, now) for entry in entries]
-    if not json and _important_width(rows) > console().width:
+    is_short = not json and _important_width(rows) > console().width
+    if is_short:
         rows = [row | {"ID": _id(row["ID"]), "ACTOR": _short(row["ACTOR"], 8, 8)} for row in rows]
-        hint("ids are shortened; a wider terminal or --json shows them in full")
+    views_shown = [views.audit_view(entry, redaction.current()) for entry in entries]
     print_list(
-        "entries",
-        [views.audit_view(entry, redaction.current()) for entry in entries],
+        views.AuditList(entries=views_shown, cursor=more),
         rows,
         json=json,
         empty="no matching entries" if task or cursor else "the audit has no entries yet",
         keep=4,
         shrinks=SHRINKS,
-        cursor=more,
     )
+    if is_short:
+        hint("ids are shortened; a wider terminal or --json shows them in full")
 
 
 def _important_width(rows: Sequence[dict[str, str]]) -> int:
@@ -127,23 +126,23 @@ def _command(entry: Audit) -> str:
 
 
 @audit.command(
-    epilog=f"JSON: transitions (each: {keys(views.TransitionView)}), cursor (null: the last page)."
+    "transitions",
+    epilog=f"JSON: {keys(views.TransitionList, transitions=views.TransitionView)} "
+    "(null: the last page).",
 )
 @opt.with_filters("type", "tenant", "queue", "plan")
 @in_session
 async def transitions(
     session: Session,
     *,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="Only this task.")
-    ] = None,
+    task: Annotated[str | None, opt.takes("ID", "Only this task.", "--task")] = None,
     status: opt.Statuses = [],  # noqa: B006  (Typer copies it)
     filters: opt.Filters,
     since: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Only transitions within: 30s, 2h, 7d.")
+        str | None, opt.duration("AGE", "Only transitions within: 30s, 2h, 7d.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Only transitions longer ago than this.")
+        str | None, opt.duration("AGE", "Only transitions longer ago than this.")
     ] = None,
     limit: opt.Limit = 50,
     cursor: opt.Cursor = None,
@@ -164,15 +163,14 @@ async def transitions(
         limit=limit,
         cursor=cursor,
     )
+    steps = [views.transition_view(step, redaction.current()) for step in page.transitions]
     print_list(
-        "transitions",
-        [views.transition_view(step, redaction.current()) for step in page.transitions],
+        views.TransitionList(transitions=steps, cursor=page.cursor),
         [_step_row(step, now) for step in page.transitions],
         json=json,
         empty="no matching transitions",
         keep=6,
         shrinks=SHRINKS,
-        cursor=page.cursor,
     )
 
 
@@ -190,9 +188,10 @@ def _step_row(step: HistoryStep, now: float) -> dict[str, str]:
 
 
 @audit.command(
+    "verify",
     epilog=f"JSON: {keys(views.VerdictView)}. base: the link before the oldest that is kept; "
     "loose: how many entries are not in the chain yet; "
-    f"broken: null, or {keys(views.BrokenView)}; missing: null, or {keys(views.MissingView)}."
+    f"broken: null, or {keys(views.BrokenView)}; missing: null, or {keys(views.MissingView)}.",
 )
 @in_session
 async def verify(session: Session, *, head: Head = None, json: opt.Json = False) -> int:
@@ -205,7 +204,7 @@ async def verify(session: Session, *, head: Head = None, json: opt.Json = False)
     chain = await session.store.admin.chain(limit=0)
     total = chain.head.seq - chain.base.seq
     with progress("links compared", total, shown=is_watched(json=json)) as walked:
-        verdict = await audit_ops.verify(
+        verdict = await audit_log.verify(
             session.store,
             noted=noted,
             walked=walked,
@@ -229,11 +228,11 @@ def _print_verdict(verdict: ChainVerdict) -> None:
         say(f"MISSING: {missing.message}", style="bold red")
     print_fields(
         {
-            "head": audit_ops.format_link(verdict.head),
-            "base": audit_ops.format_link(verdict.base) if verdict.base.seq else None,
+            "head": format_link(verdict.head),
+            "base": format_link(verdict.base) if verdict.base.seq else None,
             "gone": missing.message if missing is not None and missing.explained else None,
             "loose": f"{verdict.loose} not in the chain yet" if verdict.loose else None,
         }
     )
     if verdict.holds:
-        hint("note the head elsewhere; --head compares a later chain with it")
+        hint("Keep this head outside the store; `audit verify --head` compares a later chain.")

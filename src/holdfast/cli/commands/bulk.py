@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from holdfast.cli import options as opt
 from holdfast.cli.batch import hint_of_code, warn_of_starting_over
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.bulk_view import (
@@ -49,29 +51,34 @@ from holdfast.insight.views.view import keys
 from holdfast.ports import Filter
 from holdfast.runtime.deadlines import sleep
 
-bulk = typer.Typer(help="Act on all tasks that match a filter.")
+bulk = CommandGroup(help="Act on all tasks that match a filter.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a bulk action.")]
+Id = Annotated[str, opt.argument("ID", "The id of a bulk action.")]
 What = Annotated[BulkCommand, typer.Argument(help="The command for each task.")]
 Statuses = Annotated[
     list[Status],
-    typer.Option(
+    opt.takes(
+        "STATUS",
+        "Only this status; repeatable. Default: all that allow the command.",
         "--status",
-        metavar="STATUS",
         case_sensitive=False,
-        help="Only this status; repeatable. Default: all that allow the command.",
     ),
 ]
-Everything = Annotated[
-    bool, typer.Option("--everything", help="Act on all tasks, without a filter.")
-]
-FromScratch = Annotated[
-    bool, typer.Option("--from-scratch", help="With retry: start from the first stage.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Everything = Annotated[bool, opt.flag("--everything", "Act on all tasks, without a filter.")]
+FromScratch = Annotated[bool, opt.flag("--from-scratch", "With retry: start from the first stage.")]
+DryRun = Annotated[bool, opt.flag("--dry-run", "Only show what would be done.")]
 BULK_KEYS = keys(views.BulkView)
 PREVIEW_KEYS = keys(views.BulkPreviewView, sample=views.SampleView)
 
+
+def _parse_steps(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(step) for step in text.split(","))
+    except ValueError:
+        raise InvalidInput(f"--steps {text!r}: write numbers with commas, such as 1,10") from None
+
+
+_parse_stop = partial(opt.halt_rule, "--stop-at")
 with_filters = opt.with_filters("type", "tenant", "queue", "plan", "error", "older_than")
 
 
@@ -97,7 +104,7 @@ class Choice:
         )
 
 
-@bulk.command(epilog=f"JSON: {PREVIEW_KEYS}.")
+@bulk.command("preview", epilog=f"JSON: {PREVIEW_KEYS}.")
 @with_filters
 @in_session
 async def preview(
@@ -113,7 +120,7 @@ async def preview(
     await _print_preview(session, Choice(command, status, filters, everything), json=json)
 
 
-@bulk.command(epilog=f"JSON: {BULK_KEYS}. With --dry-run: {PREVIEW_KEYS}.")
+@bulk.command("start", epilog=f"JSON: {BULK_KEYS}. With --dry-run: {PREVIEW_KEYS}.")
 @with_filters
 @in_session
 async def start(
@@ -123,27 +130,26 @@ async def start(
     filters: opt.Filters,
     status: Statuses = [],  # noqa: B006  (Typer copies it)
     everything: Everything = False,
-    rate: Annotated[float, typer.Option(metavar="N", help="Tasks per second, 1 to 1000.")] = 50.0,
+    rate: Annotated[float, opt.takes("N", "Tasks per second, 1 to 1000.")] = 50.0,
     canary: Annotated[
-        bool, typer.Option("--canary", help="First 1 task, then 10, then the rest; see --stop-at.")
+        bool, opt.flag("--canary", "First 1 task, then 10, then the rest; see --stop-at.")
     ] = False,
     steps: Annotated[
-        str | None, typer.Option(metavar="1,10", help="The steps of the canary.")
+        str | None, opt.takes("1,10", "The steps of the canary.", check=_parse_steps)
     ] = None,
     stop_at: Annotated[
-        str, typer.Option(metavar="20%|5", help="With --canary: halt if more than this fail again.")
+        str,
+        opt.takes("20%|5", "With --canary: halt if more than this fail again.", check=_parse_stop),
     ] = "20%",
     wait: Annotated[
-        str, typer.Option(metavar="10m", help="With --canary: the longest wait for a step's tasks.")
+        str, opt.duration("10m", "With --canary: the longest wait for a step's tasks.")
     ] = "10m",
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Act on at most N tasks.")
-    ] = None,
+    limit: Annotated[int | None, opt.takes("N", "Act on at most N tasks.", min=1)] = None,
     reason: opt.Reason = "",
     force: opt.Force = False,
     from_scratch: FromScratch = False,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The same key returns the same bulk action.")
+        str | None, opt.takes("KEY", "The same key returns the same bulk action.")
     ] = None,
     dry_run: DryRun = False,
     json: opt.Json = False,
@@ -179,29 +185,31 @@ async def start(
     hint(f"watch it with: holdfast bulk watch {begun.id}")
 
 
-@bulk.command("list", epilog=f"JSON: bulks (each: {BULK_KEYS}), cursor (null: the last page).")
+@bulk.command(
+    "list",
+    epilog=f"JSON: {keys(views.BulkPageView, bulks=views.BulkView)} (null: the last page).",
+)
 @in_session
 async def list_bulks(
     session: Session,
     *,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Show at most N.")] = 20,
+    limit: Annotated[int, opt.takes("N", "Show at most N.", min=1, max=100)] = 20,
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
     """List bulk actions, the newest first."""
     page = await session.app.bulk.find(limit=limit, cursor=cursor)
+    shown = [views.bulk_view(info, redaction.current()) for info in page.bulks]
     print_list(
-        "bulks",
-        [views.bulk_view(info, redaction.current()) for info in page.bulks],
+        views.BulkPageView(bulks=shown, cursor=page.cursor),
         [row(info, session.now) for info in page.bulks],
         json=json,
         empty="no bulk actions",
         keep=3,
-        cursor=page.cursor,
     )
 
 
-@bulk.command(epilog=f"JSON: {BULK_KEYS}.")
+@bulk.command("show", epilog=f"JSON: {BULK_KEYS}.")
 @in_session
 async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     """Show the state of one bulk action."""
@@ -228,8 +236,9 @@ _add_command("resume", "Continue a paused or suspended bulk action where it stop
 
 
 @bulk.command(
+    "watch",
     epilog=f"JSON: a line for each change, each: {BULK_KEYS}. "
-    "Exit code 1: it was halted or is suspended; 130: stopped by Ctrl-C."
+    "Exit code 1: it was halted or is suspended; 130: stopped by Ctrl-C.",
 )
 @in_session
 async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
@@ -306,9 +315,5 @@ def _print_state(info: BulkInfo, *, json: bool) -> None:
 
 
 def _canary(steps: str | None, stop_at: str, wait: str) -> Canary:
-    try:
-        numbers = tuple(int(step) for step in (steps or "1,10").split(","))
-    except ValueError:
-        raise InvalidInput(f"--steps {steps!r}: write numbers with commas, such as 1,10") from None
-    stop_rule = opt.halt_rule("--stop-at", stop_at)
-    return Canary(steps=numbers, stop_at=stop_rule, wait_seconds=seconds(wait))
+    numbers = _parse_steps(steps or "1,10")
+    return Canary(steps=numbers, stop_at=_parse_stop(stop_at), wait_seconds=seconds(wait))

@@ -7,31 +7,32 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import hint, print_answer, print_json
 from holdfast.cli.session import Session, in_session, person
-
-checkpoints = typer.Typer(help="Show, replace or remove the checkpoint of a task.")
-
-KEYS = (
-    "lastCompletedStageIndex, completedStageNames, customData, timestamp, version, "
-    "executorInstance, stageDurations, failureHistory"
+from holdfast.insight.views.checkpoints import (
+    CheckpointState,
+    checkpoint_keys,
 )
+from holdfast.insight.views.view import keys
+
+checkpoints = CommandGroup(help="Show, replace or remove the checkpoint of a task.")
+
+STATE_KEYS = keys(CheckpointState)
 EXAMPLE = '{"lastCompletedStageIndex": 0, "completedStageNames": ["a"], …}'
 STDIN = "-"
 
-Body = Annotated[
-    str, typer.Argument(metavar="JSON", help="The whole checkpoint; - reads standard input.")
-]
+Body = Annotated[str, opt.argument("JSON", "The whole checkpoint; - reads standard input.")]
 Version = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=0, help="Only this version; default: the stored one."),
+    int | None, opt.takes("N", "Only this version; default: the stored one.", min=0)
 ]
 
 
 @checkpoints.command(
-    epilog=f"JSON: null, or the checkpoint: {KEYS}. Exit code 3: the task has none."
+    "get",
+    epilog=f"JSON: null, or the checkpoint: {checkpoint_keys()}. Exit code 3: the task has none.",
 )
 @in_session
 async def get(session: Session, id: opt.Id, json: opt.Json = False) -> int:
@@ -44,7 +45,7 @@ async def get(session: Session, id: opt.Id, json: opt.Json = False) -> int:
     return Exit.NOT_FOUND if checkpoint is None else Exit.OK
 
 
-@checkpoints.command(epilog="JSON: taskId, version (of the checkpoint that is stored now).")
+@checkpoints.command("put", epilog=f"JSON: {STATE_KEYS} (of the checkpoint that is stored now).")
 @in_session
 async def put(
     session: Session,
@@ -63,10 +64,10 @@ async def put(
     checkpoints = session.app.checkpoints.acting_as(*person())
     stored = await checkpoints.put(id, given, reason=reason, from_view=True)
     line = f"{id}  checkpoint version {stored.version} is stored"
-    print_answer({"taskId": id, "version": stored.version}, line, json=json)
+    print_answer(CheckpointState(taskId=id, version=stored.version), line, json=json)
 
 
-@checkpoints.command(epilog="JSON: taskId, version (null: none is stored).")
+@checkpoints.command("remove", epilog=f"JSON: {STATE_KEYS} (null: none is stored).")
 @in_session
 async def remove(
     session: Session,
@@ -78,4 +79,6 @@ async def remove(
     """Delete the checkpoint. The task can then be rolled back or start over; it cannot continue."""
     checkpoints = session.app.checkpoints.acting_as(*person())
     await checkpoints.remove(id, version=version, reason=reason)
-    print_answer({"taskId": id, "version": None}, f"{id}  no checkpoint is stored", json=json)
+    print_answer(
+        CheckpointState(taskId=id, version=None), f"{id}  no checkpoint is stored", json=json
+    )

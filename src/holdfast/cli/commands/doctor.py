@@ -14,22 +14,26 @@ from holdfast.cli.session import Session, run
 from holdfast.domain.audit import Audit
 from holdfast.domain.phrases import count, format_names, span
 from holdfast.insight.health import Health, examine
-from holdfast.insight.views.health import doctor_view
+from holdfast.insight.views.health import CheckView, DoctorView, FindingView, doctor_view
+from holdfast.insight.views.view import keys
+from holdfast.insight.views.workers import WorkerHealth
 from holdfast.insight.why.task import format_worker
 
 NOT_DURABLE = "NO: a crash may lose tasks"
+EPILOG = (
+    f"JSON: {keys(DoctorView, checks=CheckView, findings=FindingView, workers=WorkerHealth)}. "
+    "checks: the settings of the store."
+)
 
 
 def doctor(
     context: typer.Context,
-    fix: Annotated[bool, typer.Option("--fix", help="Repair what can be derived.")] = False,
+    fix: Annotated[
+        bool, opt.flag("--fix", "Repair everything that can be rebuilt from the task records.")
+    ] = False,
     json: opt.Json = False,
 ) -> int:
-    """Check the store for inconsistencies and stuck tasks. Exit code 1: something was found.
-
-    JSON: clean, store, durable, checks (the store's settings, each: name, good, says), workers,
-    oldestReady, findings (each: invariant, taskId, says, mended), stuck, waiting.
-    """
+    """Check the store for inconsistencies and stuck tasks. Exit code 1: something was found."""
 
     async def load(session: Session) -> tuple[Health, float]:
         watched = is_watched(json=json)
@@ -80,7 +84,7 @@ def _print(health: Health, now: float) -> None:
             else f"none alive; {names}"
             if health.workers
             else "none alive",
-            "oldest": f"ready since {span(now - health.oldest.status_since)}: {health.oldest.id}"
+            "oldest": f"ready for {span(now - health.oldest.status_since)}: {health.oldest.id}"
             if health.oldest
             else "nothing is ready",
         }

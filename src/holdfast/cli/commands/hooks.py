@@ -4,91 +4,79 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.output.printer import Row, hint, print_answer, print_json, print_list, say
 from holdfast.cli.session import Session, in_session
 from holdfast.domain import names, notification
 from holdfast.domain.errors import InvalidInput, NotDelivered
-from holdfast.domain.notification import Hook
 from holdfast.domain.task.events import TaskSnoozed, TaskStarted
 from holdfast.domain.task.state import Status
-from holdfast.insight.views.tasks import callback_view
-from holdfast.notify import hooks as hooks_file
+from holdfast.insight.views import operations as views
+from holdfast.insight.views.view import keys
+from holdfast.notify import hooks as hook_file
 from holdfast.notify.hooks import FILE
 from holdfast.notify.signature import Secret
 from holdfast.settings import load
 
-hooks = typer.Typer(help="List and test webhooks, and make their secrets.")
+hooks = CommandGroup(help="List and test webhooks, and make their secrets.")
 
 WAIT_SECONDS = 30.0
 SHRINKS = {"EVENTS": 10, "ONLY": 10}
-
-
-@hooks.command(
-    "list",
-    epilog="JSON: hooks (each: name, url, events, types, tenants, queues, results), callbacks.",
+NO_FILE = (
+    f"No hooks file is configured: set {FILE}. "
+    "Without a [callbacks] secret in it, submissions cannot have a callback URL."
 )
+
+
+@hooks.command("list", epilog=f"JSON: {keys(views.HookList, hooks=views.HookView)}.")
 def list_hooks(json: opt.Json = False) -> None:
     """List the configured hooks, with the hosts of their URLs. HOLDFAST_WEBHOOKS names the file."""
-    configured = hooks_file.load(load())
-    views = [_view(hook) for hook in configured.hooks.values()]
+    settings = load()
+    configured = hook_file.load(settings)
+    shown = [views.hook_view(hook) for hook in configured.hooks.values()]
     has_callbacks = notification.CALLBACK in configured.secrets
+    has_file = settings.webhooks is not None
     print_list(
-        "hooks",
-        views,
-        [_row(view) for view in views],
+        views.HookList(hooks=shown, callbacks=has_callbacks),
+        [_row(view) for view in shown],
         json=json,
-        empty=f"no hook is configured; {FILE} names the file",
+        empty="the hooks file has no hook" if has_file else NO_FILE,
         keep=2,
         shrinks=SHRINKS,
-        callbacks=has_callbacks,
     )
-    if not has_callbacks and not json:
-        hint("submissions may contain no callback URL: the file has no [callbacks] secret")
+    if has_file and not has_callbacks and not json:
+        hint("The file has no [callbacks] secret, so submissions cannot have a callback URL.")
 
 
-def _view(hook: Hook) -> dict[str, Any]:
-    return {
-        "name": hook.name,
-        "url": callback_view(hook.url),
-        "events": sorted(hook.events),
-        "types": sorted(hook.types),
-        "tenants": sorted(hook.tenants),
-        "queues": sorted(hook.queues),
-        "results": hook.results,
-    }
-
-
-def _row(view: dict[str, Any]) -> Row:
-    only = [
-        f"{name} {', '.join(view[name])}" for name in ("types", "tenants", "queues") if view[name]
-    ]
+def _row(view: views.HookView) -> Row:
+    limits = {"types": view["types"], "tenants": view["tenants"], "queues": view["queues"]}
+    only = [f"{name} {', '.join(names)}" for name, names in limits.items() if names]
     return {
         "HOOK": view["name"],
-        "URL": view["url"],
+        "URL": view["url"] or "-",
         "EVENTS": ", ".join(view["events"]),
         "ONLY": "; ".join(only) or "-",
     }
 
 
-@hooks.command("test", epilog="JSON: taskId, status (of the delivery), delivered.")
+@hooks.command("test", epilog=f"JSON: {keys(views.HookTested)}. status: of the delivery.")
 @in_session
 async def probe(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a hook.")],
+    name: Annotated[str, opt.argument("NAME", "The name of a hook.")],
     *,
     json: opt.Json = False,
 ) -> None:
-    """Send a test message to a hook, through the store and a worker. The command waits for 30 s."""
+    """Send a test message to a hook, through the store and a worker. It waits up to 30 s."""
     app = session.app
     hook = app.hooks.hooks.get(name)
     if hook is None:
-        known = ", ".join(sorted(app.hooks.hooks)) or "none"
-        raise InvalidInput(f"no hook {name} is configured; configured are: {known}")
+        known = ", ".join(sorted(app.hooks.hooks))
+        configured = f"configured are: {known}" if known else "no hook is configured"
+        raise InvalidInput(f"there is no hook {name}; {configured}")
     task_id = await app.notifier.probe(hook)
     with suppress(TimeoutError):
         async with asyncio.timeout(WAIT_SECONDS):
@@ -96,7 +84,7 @@ async def probe(
     status, why = await _load_state(session, task_id)
     delivered = status is Status.COMPLETED
     if json:
-        print_json({"taskId": task_id, "status": status, "delivered": delivered})
+        print_json(views.HookTested(taskId=task_id, status=status, delivered=delivered))
     elif delivered:
         say(f"{name}  delivered")
     if not delivered:
@@ -115,16 +103,14 @@ async def _load_state(session: Session, task_id: str) -> tuple[Status, str]:
     return task.status, "it is under way" if started else "no worker has claimed it"
 
 
-@hooks.command(epilog="JSON: secret.")
+@hooks.command("secret", epilog=f"JSON: {keys(views.SecretView)}.")
 def secret(
     *,
     tenant: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Print the secret of this tenant's callbacks instead."),
+        str | None, opt.takes("NAME", "Print the secret of this tenant's callbacks instead.")
     ] = None,
     no_tenant: Annotated[
-        bool,
-        typer.Option("--no-tenant", help="Print the secret for tasks without a tenant instead."),
+        bool, opt.flag("--no-tenant", "Print the secret for tasks without a tenant instead.")
     ] = False,
     json: opt.Json = False,
 ) -> None:
@@ -137,11 +123,11 @@ def secret(
         text = _callback_secret(names.check("tenant", tenant))
     else:
         text = Secret.make()
-    print_answer({"secret": text}, text, json=json)
+    print_answer(views.SecretView(secret=text), text, json=json)
 
 
 def _callback_secret(tenant: str | None) -> str:
-    known = hooks_file.load(load()).secrets_of(notification.CALLBACK, tenant)
+    known = hook_file.load(load()).secrets_of(notification.CALLBACK, tenant)
     if not known:
         raise InvalidInput(f"{FILE} names no file with a [callbacks] secret")
     return known[0].text()

@@ -53,28 +53,25 @@ def create(
     context: typer.Context,
     *,
     app: opt.App,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the new plan.")],
-    type: Annotated[
-        str, typer.Option(metavar="NAME", help="The type of the tasks, one for each tenant.")
-    ],
+    id: Annotated[str, opt.argument("ID", "The id of the new plan.")],
+    type: Annotated[str, opt.takes("NAME", "The type of the tasks, one for each tenant.")],
     tenants: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="A file with one tenant per line; - is standard input."),
+        str, opt.takes("FILE", "A file with one tenant per line; - is standard input.")
     ],
     payload: opt.Payload = "null",
     max_concurrency: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="How many tasks run at once, on all machines."),
+        int | None, opt.takes("N", "How many tasks run at once, on all machines.", min=1)
     ] = None,
     waves: Annotated[
-        str | None,
-        typer.Option(metavar="1,5%,100%", help="How many tasks have started after each wave."),
+        str | None, opt.takes("1,5%,100%", "How many tasks have started after each wave.")
     ] = None,
-    soak: Annotated[str, typer.Option(metavar="10m", help="The pause between two waves.")] = "0s",
+    soak: Annotated[str, opt.duration("10m", "The pause between two waves.")] = "0s",
     halt_on: Annotated[
         str | None,
-        typer.Option(
-            metavar="5%|3", help="Halt when more tasks of a wave fail; default with waves: 0%."
+        opt.takes(
+            "5%|3",
+            "Halt if more than this share or number of a wave's tasks fail. "
+            "Default with waves: 0%.",
         ),
     ] = None,
     on_halt: Annotated[OnHalt, typer.Option(help="What to do after a halt.")] = OnHalt.PAUSE,
@@ -82,10 +79,10 @@ def create(
         TenantConflict, typer.Option(help="What to do with busy tenants.")
     ] = TenantConflict.WAIT,
     repeat_tenants: Annotated[
-        bool, typer.Option("--repeat-tenants", help="Allow a tenant more than once.")
+        bool, opt.flag("--repeat-tenants", "Allow a tenant more than once.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show waves and conflicts, and write nothing.")
+        bool, opt.flag("--dry-run", "Show waves and conflicts, and write nothing.")
     ] = False,
     json: opt.Json = False,
 ) -> int:

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
 from holdfast.cli.batch import hint_of_code, warn_of_starting_over
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.commands.plan_create import CREATE_HELP, PLAN_KEYS, create
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
@@ -35,7 +35,7 @@ from holdfast.domain.plan.plan import SUSPENDED, MemberState, Plan, PlanStatus
 from holdfast.engine.operations.expired_checkpoints import forecast_of_plan
 from holdfast.engine.plans.control import PlanControl
 from holdfast.engine.plans.handle import PlanInfo, info
-from holdfast.insight.views.plans import PlanAsked, PlanTermsView, asked_plan_view, plan_view
+from holdfast.insight.views import plans as views
 from holdfast.insight.views.view import keys
 from holdfast.insight.why.plan import is_driven
 from holdfast.ports import Topic
@@ -47,15 +47,18 @@ PAGE = 200  # tasks that are loaded at once
 EVENTS_PAGE = 1000
 EVENTS_READ = 100_000
 
-ASKED_KEYS = keys(PlanAsked)
+ASKED_KEYS = keys(views.PlanAsked)
 
-plans = typer.Typer(help="Roll work out over many tenants, wave by wave.")
+plans = CommandGroup(help="Roll work out over many tenants, wave by wave.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a plan.")]
+Id = Annotated[str, opt.argument("ID", "The id of a plan.")]
 Statuses = Annotated[list[PlanStatus], opt.STATUS]
 
 
-@plans.command("list", epilog=f"JSON: plans (each: {PLAN_KEYS}), cursor (null: the last page).")
+@plans.command(
+    "list",
+    epilog=f"JSON: {keys(views.PlanPageView, plans=views.PlanView)} (null: the last page).",
+)
 @in_session
 async def list_plans(
     session: Session,
@@ -73,14 +76,13 @@ async def list_plans(
 
     page, more = await fill_page(find, limit, cursor)
     now = session.now
+    shown = [views.plan_view(info(plan, now=now), redaction.current()) for plan in page]
     print_list(
-        "plans",
-        [plan_view(info(plan, now=now), redaction.current()) for plan in page],
+        views.PlanPageView(plans=shown, cursor=more),
         [_row(plan, now) for plan in page],
         json=json,
         empty="no matching plans",
         keep=2,
-        cursor=more,
     )
 
 
@@ -93,20 +95,22 @@ def _row(plan: Plan, now: float) -> Row:
         "TASKS": str(plan.total),
         "WAVE": f"{plan.wave + 1}/{len(plan.waves)}",
         MemberState.FAILED.upper(): str(plan.count(*FAILED)),
-        "SAYS": redaction.text(plan.reason or "-"),
+        "REASON": redaction.text(plan.reason or "-"),
         "DRIVER": plan.lease.owner if plan.lease else "-",
     }
 
 
 @plans.command(
-    epilog=f"JSON: {PLAN_KEYS}; {keys(PlanTermsView)}, failed (each: taskId, "
-    "tenantId, state, error), failedTotal; with --events: events."
+    "show",
+    epilog="JSON: "
+    f"{keys(views.PlanReportView, waves=views.WaveView, failed=views.FailedMember)}; "
+    f"with --events: {keys(views.PlanReportWithEvents, without=views.PlanReportView)}.",
 )
 @in_session
 async def show(
     session: Session,
     id: Id,
-    events: Annotated[bool, typer.Option("--events", help="Show the events, too.")] = False,
+    events: Annotated[bool, opt.flag("--events", "Show the events, too.")] = False,
     json: opt.Json = False,
 ) -> None:
     """Show a plan's waves, its failures and the legal commands."""
@@ -172,11 +176,11 @@ async def _load_events(session: Session, plan_id: str) -> list[PlanEvent]:
 
 
 def _add_command(
-    command: Callable[..., Awaitable[Plan]], help: str, *, onward: bool = False
+    name: str, command: Callable[..., Awaitable[Plan]], help: str, *, onward: bool = False
 ) -> None:
-    more = ", codeUnknown" if onward else ""
+    shown = keys(views.PlanRetryAsked) if onward else ASKED_KEYS
 
-    @plans.command(command.__name__, help=help, epilog=f"JSON: {ASKED_KEYS}{more}.")
+    @plans.command(name, help=help, epilog=f"JSON: {shown}.")
     @in_session
     async def send_command(
         session: Session, id: Id, reason: opt.Reason = "", json: opt.Json = False
@@ -184,32 +188,35 @@ def _add_command(
         await _send_command(session, id, command, json=json, onward=onward, reason=reason)
 
 
-_add_command(PlanControl.pause, "Start no more tasks; running tasks pause after their stage.")
 _add_command(
+    "pause", PlanControl.pause, "Start no more tasks; running tasks pause after their stage."
+)
+_add_command(
+    "resume",
     PlanControl.resume,
     "Continue the plan. After a halt, the failures of the wave no longer count.",
 )
-_add_command(PlanControl.cancel, "Cancel the plan's unsettled tasks, then the plan.")
+_add_command("cancel", PlanControl.cancel, "Cancel the plan's unsettled tasks, then the plan.")
 _add_command(
+    "retry",
     PlanControl.retry,
     "Retry the tasks that failed or were rolled back. Then the plan continues.",
     onward=True,
 )
 
 
-@plans.command(epilog=f"JSON: {ASKED_KEYS}.")
+@plans.command("rollback", epilog=f"JSON: {ASKED_KEYS}.")
 @in_session
 async def rollback(
     session: Session,
     *,
     id: Id,
     wave: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Only the tasks of this wave, counted from 1."),
+        int | None, opt.takes("N", "Only the tasks of this wave, counted from 1.", min=1)
     ] = None,
     reason: opt.Reason = "",
     force: Annotated[
-        bool, typer.Option("--force", help="Act even if newer work of the tenants has run.")
+        bool, opt.flag("--force", "Act even if newer work of the tenants has run.")
     ] = False,
     json: opt.Json = False,
 ) -> None:
@@ -230,7 +237,9 @@ async def _send_command(
     plan_id = names.check("plan", plan_id)
     unknown = await _warn_of_starting_over(session, plan_id) if onward else ()
     plan = await command(session.plans.control, plan_id, reason=reason)
-    view = asked_plan_view(plan) | ({"codeUnknown": list(unknown)} if onward else {})
+    view = views.asked_plan_view(plan)
+    if onward:
+        view = views.PlanRetryAsked(**view, codeUnknown=list(unknown))
     asked = "  cancel requested: its tasks are cancelled first" if plan.cancel_requested else ""
     print_answer(view, Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked), json=json)
     if not json:
@@ -254,8 +263,9 @@ async def _warn_of_starting_over(session: Session, plan_id: str) -> tuple[str, .
 
 
 @plans.command(
+    "watch",
     epilog=f"JSON: a line for each change, each: {PLAN_KEYS}. "
-    "Exit code 1: something has failed, and it waits for a person; 130: stopped by Ctrl-C."
+    "Exit code 1: something has failed, and it waits for a person; 130: stopped by Ctrl-C.",
 )
 @in_session
 async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
@@ -266,7 +276,7 @@ async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
     last = await follow(
         session,
         poll_plan(session, id),
-        view=plan_view,
+        view=views.plan_view,
         line=line,
         frame=partial(frame, width=console().width),
         json=json,
@@ -289,4 +299,4 @@ async def poll_plan(session: Session, plan_id: str) -> AsyncIterator[PlanInfo]:
             await sleep(clock, left)
 
 
-plans.command(epilog=CREATE_HELP)(create)
+plans.command("create", epilog=CREATE_HELP)(create)

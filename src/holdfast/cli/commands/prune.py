@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Annotated
 
-import typer
-
 from holdfast.cli import options as opt
 from holdfast.cli.output.printer import hint, print_json, print_table
 from holdfast.cli.output.progress import is_watched, progress
@@ -15,21 +13,29 @@ from holdfast.cli.session import Session, in_session
 from holdfast.domain.durations import format_duration, seconds
 from holdfast.engine.operations import retention
 from holdfast.engine.operations.retention import PruneOrder
+from holdfast.insight.views.operations import PruneView
+from holdfast.insight.views.view import keys
 from holdfast.ports import Kept
+
+EPILOG = f"JSON: {keys(PruneView)} (false: more are left). pruned: kind → count."
 
 Kinds = Annotated[
     list[Kept],
-    typer.Option(
+    opt.takes(
+        "KIND",
+        f"Only this kind; repeatable: {', '.join(Kept)}. Default: all but the audit.",
         "--kind",
-        metavar="KIND",
-        help=f"Only this kind; repeatable: {', '.join(Kept)}. Default: all but the audit.",
     ),
 ]
-Age = Annotated[str, typer.Option(metavar="AGE", help="Only what ended longer ago: 2h, 30d.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and delete nothing.")]
+Age = Annotated[str, opt.duration("AGE", "Only records that ended longer ago than this: 2h, 30d.")]
+DryRun = Annotated[bool, opt.flag("--dry-run", "Count, and delete nothing.")]
 
 IgnoreKeep = Annotated[
-    bool, typer.Option("--ignore-keep", help="Ignore the retention of each task: for a full store.")
+    bool,
+    opt.flag(
+        "--ignore-keep",
+        "Delete tasks even before their own retention ends; use it when the store is full.",
+    ),
 ]
 
 
@@ -50,9 +56,6 @@ async def prune(
     Its key stays known for 24 hours after its end.
 
     The audit records who deleted how much; the audit itself is deleted only with --kind audit.
-
-    JSON: dryRun, olderThanSeconds, ignoreKeep, pruned (kind → count), complete (false: more are
-    left).
     """
     age, kinds = seconds(older_than), tuple(dict.fromkeys(kind)) or retention.USUAL
     order = PruneOrder(
@@ -67,13 +70,13 @@ async def prune(
     pruned = await order.carry_out(session.store, session.clock, show)
     if json:
         print_json(
-            {
-                "dryRun": dry_run,
-                "olderThanSeconds": age,
-                "ignoreKeep": ignore_keep,
-                "pruned": pruned.counts,
-                "complete": pruned.complete,
-            }
+            PruneView(
+                dryRun=dry_run,
+                olderThanSeconds=age,
+                ignoreKeep=ignore_keep,
+                pruned=pruned.counts,
+                complete=pruned.complete,
+            )
         )
         return
     limit = retention.COUNTED if dry_run else retention.BATCH * retention.BATCHES

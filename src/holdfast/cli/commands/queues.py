@@ -4,43 +4,49 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.output.printer import Row, hint, print_json, print_list, say
 from holdfast.cli.session import Session, in_session, person
 from holdfast.domain.phrases import span
 from holdfast.domain.task.placement import Place
 from holdfast.engine.operations.queues import named_switches
-from holdfast.insight.views.queues import Off, QueueView, queue_views
+from holdfast.insight.views import queues as views
 from holdfast.insight.views.view import keys
 from holdfast.observe.snapshot import Snapshot
 from holdfast.ports import Switch
 
 SHRINKS = {"BY": 10, "REASON": 10}
 
-queues = typer.Typer(help="Show how full the queues are; pause and resume them.")
+queues = CommandGroup(help="Show how full the queues are; pause and resume them.")
 
 TURNED = (
-    "JSON: queue, known (false: no task and no live worker uses it), switches (each: what, paused, "
-    "changed)."
+    f"JSON: {keys(views.SwitchesTurned, switches=views.SwitchState)}. "
+    "known: false if no task and no live worker uses the queue."
 )
 
-Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of a queue.")]
-Intake = Annotated[bool, typer.Option("--intake", help="The intake: submissions are refused.")]
-Claiming = Annotated[
-    bool,
-    typer.Option("--claiming", help="The claiming: waiting tasks stay, running tasks continue."),
+Name = Annotated[str, opt.argument("QUEUE", "The name of a queue.")]
+PauseIntake = Annotated[
+    bool, opt.flag("--intake", "Pause the intake: the queue refuses submissions.")
 ]
-
+PauseClaiming = Annotated[
+    bool, opt.flag("--claiming", "Pause claiming: waiting tasks stay, running tasks continue.")
+]
+ResumeIntake = Annotated[
+    bool, opt.flag("--intake", "Resume the intake: the queue accepts submissions again.")
+]
+ResumeClaiming = Annotated[
+    bool, opt.flag("--claiming", "Resume claiming: workers claim its tasks again.")
+]
 Force = Annotated[
-    bool, typer.Option("--force", help="Also a queue without any task or live worker.")
+    bool, opt.flag("--force", "Pause the queue even if no task and no live worker uses it.")
 ]
 
 
 @queues.command(
     "list",
-    epilog=f"JSON: queues (each: {keys(QueueView)}; the last two: null, or {keys(Off)}).",
+    epilog=f"JSON: {keys(views.QueueList, queues=views.QueueView)}. "
+    f"intakePaused and claimingPaused: null, or {keys(views.Off)}.",
 )
 @in_session
 async def list_queues(session: Session, json: opt.Json = False) -> None:
@@ -48,11 +54,10 @@ async def list_queues(session: Session, json: opt.Json = False) -> None:
     workers, off = await session.load_workers(), tuple(await session.store.admin.switches())
     stats = await session.store.views.stats()
     state = Snapshot(stats=stats, workers=tuple(workers), switches=off)
-    views = queue_views(state, off, session.settings.backlog, session.app.redactor)
+    shown = views.queue_views(state, off, session.settings.backlog, session.app.redactor)
     print_list(
-        "queues",
-        views,
-        [_row(view) for view in views],
+        views.QueueList(queues=shown),
+        [_row(view) for view in shown],
         json=json,
         empty="no queue has tasks or a live worker",
         keep=3,
@@ -60,7 +65,7 @@ async def list_queues(session: Session, json: opt.Json = False) -> None:
     )
 
 
-def _row(view: QueueView) -> Row:
+def _row(view: views.QueueView) -> Row:
     pauses = [off for off in (view["intakePaused"], view["claimingPaused"]) if off]
     return {
         "QUEUE": view["queue"],
@@ -74,14 +79,14 @@ def _row(view: QueueView) -> Row:
     }
 
 
-@queues.command(epilog=TURNED)
+@queues.command("pause", epilog=TURNED)
 @in_session
 async def pause(
     session: Session,
     queue: Name,
     *,
-    intake: Intake = False,
-    claiming: Claiming = False,
+    intake: PauseIntake = False,
+    claiming: PauseClaiming = False,
     reason: opt.Reason = "",
     force: Force = False,
     json: opt.Json = False,
@@ -91,14 +96,14 @@ async def pause(
     await _turn_switches(session, queue, switches, reason, on=False, force=force, json=json)
 
 
-@queues.command(epilog=TURNED)
+@queues.command("resume", epilog=TURNED)
 @in_session
 async def resume(
     session: Session,
     queue: Name,
     *,
-    intake: Intake = False,
-    claiming: Claiming = False,
+    intake: ResumeIntake = False,
+    claiming: ResumeClaiming = False,
     reason: opt.Reason = "",
     json: opt.Json = False,
 ) -> None:
@@ -122,11 +127,14 @@ async def _turn_switches(
     turned = await queues.turn(queue, switches, on=on, reason=reason, force=force, known=names)
     known = queue in names
     if json:
-        views = [{"what": what, "paused": not on, "changed": new} for what, new in turned.items()]
-        print_json({"queue": queue, "known": known, "switches": views})
+        shown = [
+            views.SwitchState(what=views.Valve(switch), paused=not on, changed=changed)
+            for switch, changed in turned.items()
+        ]
+        print_json(views.SwitchesTurned(queue=queue, known=known, switches=shown))
         return
     for what, changed in turned.items():
         state = "on" if on else "paused"
-        say(f"{queue}  {what} {state}" + ("" if changed else ", as it was"))
+        say(f"{queue}  {what} {state}" + ("" if changed else " (no change)"))
     if not known:
         hint(f"no task and no live worker uses a queue {queue}: is the name right?")

@@ -20,12 +20,14 @@ from holdfast.cli.batch import (
     print_report,
     warn_of,
 )
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.commands.tasks import (
     JSON_REPORT,
-    TASK_KEYS,
+    PAGE_KEYS,
     error_message,
     find_tasks,
     print_detail,
+    task_page,
 )
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, hint, print_list, status_text
@@ -33,32 +35,33 @@ from holdfast.cli.pages import matching_tasks
 from holdfast.cli.session import Session, in_session, person, run
 from holdfast.domain.errors import NotSuspended
 from holdfast.domain.phrases import count, span
+from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.state import SUSPENDED
 from holdfast.domain.task.task import Task
 from holdfast.engine.operations.control import Control
-from holdfast.insight.views.tasks import at, task_view
+from holdfast.insight.views.tasks import SuspendedGroup, SuspendedGroups, TaskDetail
+from holdfast.insight.views.view import keys
 from holdfast.ports import Filter, Store
 
 NO_ERROR = "-"
 AT_MOST = 100_000  # of one command; repeat it for the rest
 
-suspended = typer.Typer(help="List, show, resume, amend or discard suspended tasks.")
+suspended = CommandGroup(help="List, show, resume, amend or discard suspended tasks.")
 
-IdsOrNone = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of tasks.")]
+IdsOrNone = Annotated[list[str] | None, opt.argument("ID", "Ids of tasks.")]
 AllMatching = Annotated[
-    bool,
-    typer.Option("--all-matching", help="Act on all tasks that the filters match, instead of ids."),
+    bool, opt.flag("--all-matching", "Act on all tasks that the filters match, instead of ids.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-ByGroup = Annotated[bool, typer.Option("--group", help="Group by cause, and count.")]
+ByGroup = Annotated[bool, opt.flag("--group", "Group by error, and count.")]
 
 with_filters = opt.with_filters("type", "tenant", "queue", "error", "older_than")
 
 
 @suspended.command(
     "list",
-    epilog=f"JSON: tasks (each: {TASK_KEYS}), cursor. With --group: groups (each: fingerprint, "
-    "count, error, stage, types, example, oldest, newest), complete.",
+    epilog=f"JSON: {PAGE_KEYS} (null: the last page). "
+    f"With --group: {keys(SuspendedGroups, groups=SuspendedGroup)}.",
 )
 @with_filters
 @in_session
@@ -71,7 +74,7 @@ async def list_suspended(
     cursor: opt.Cursor = None,
     json: opt.Json = False,
 ) -> None:
-    """List suspended tasks, the newest first. With --group, count them by cause."""
+    """List suspended tasks, the newest first. With --group, count them by error."""
     empty = "no suspended task matches" if any(filters.values()) else "nothing waits for a person"
     where = _where(session, filters)
     if group:
@@ -79,13 +82,11 @@ async def list_suspended(
         return
     tasks, more = await find_tasks(session, where, limit, cursor)
     print_list(
-        "tasks",
-        [task_view(task, redaction.current()) for task in tasks],
+        task_page(tasks, more),
         [_row(task, session.now) for task in tasks],
         json=json,
         empty=empty,
         keep=4,
-        cursor=more,
     )
 
 
@@ -95,32 +96,30 @@ def _row(task: Task, now: float) -> Row:
         "ID": task.id,
         "STATUS": status_text(task.status),
         "SINCE": span(now - task.status_since),
-        "SAYS": error_message(task),
+        "ERROR": error_message(task),
         "TYPE": task.type,
         "TENANT": task.tenant or "-",
-        "ERROR": failure.fingerprint if failure else "-",
+        "FINGERPRINT": failure.fingerprint if failure else "-",
         "STAGE": failure.stage if failure else "-",
     }
 
 
 async def _list_groups(session: Session, where: Filter, empty: str, *, json: bool) -> None:
-    groups, complete = await _group_by_cause(session.store, where)
+    groups, complete = await _group_by_error(session.store, where)
     print_list(
-        "groups",
-        [group.view() for group in groups],
+        SuspendedGroups(groups=[group.view() for group in groups], complete=complete),
         [group.row() for group in groups],
         json=json,
         empty=empty,
         keep=3,
-        complete=complete,
     )
     if not complete and not json:
         hint(f"only the newest {AT_MOST} were counted")
 
 
 @dataclass(slots=True)
-class SuspendedGroup:
-    """Suspended tasks whose errors have the same fingerprint."""
+class ErrorTally:
+    """Suspended tasks whose errors have the same fingerprint, as they are counted."""
 
     fingerprint: str
     newest: Task
@@ -141,10 +140,10 @@ class SuspendedGroup:
             "TYPE": ", ".join(sorted(self.types)),
             "STAGE": failure.stage if failure else NO_ERROR,
             "ERROR": failure.error.rpartition(".")[2] if failure else NO_ERROR,
-            "SAYS": redaction.text(failure.message) if failure else NO_ERROR,
+            "MESSAGE": redaction.text(failure.message) if failure else NO_ERROR,
         }
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> SuspendedGroup:
         failure = self.newest.failure
         return {
             "fingerprint": self.fingerprint,
@@ -153,26 +152,26 @@ class SuspendedGroup:
             "stage": failure.stage if failure else None,
             "types": sorted(self.types),
             "example": self.newest.id,
-            "oldest": at(self.oldest_at),
-            "newest": at(self.newest.status_since),
+            "oldest": iso(self.oldest_at),
+            "newest": iso(self.newest.status_since),
         }
 
 
-async def _group_by_cause(store: Store, where: Filter) -> tuple[Sequence[SuspendedGroup], bool]:
+async def _group_by_error(store: Store, where: Filter) -> tuple[Sequence[ErrorTally], bool]:
     """Return the groups, the most frequent first, and whether all tasks were counted."""
-    groups: dict[str, SuspendedGroup] = {}
+    groups: dict[str, ErrorTally] = {}
     counted, complete = 0, True
     async for task in matching_tasks(store, where):
         if counted == AT_MOST:
             complete = False
             break
         name = task.failure.fingerprint if task.failure else NO_ERROR
-        groups.setdefault(name, SuspendedGroup(name, task)).add(task)
+        groups.setdefault(name, ErrorTally(name, task)).add(task)
         counted += 1
     return sorted(groups.values(), key=lambda group: -group.count), complete
 
 
-@suspended.command(epilog="JSON: as `holdfast tasks show`.")
+@suspended.command("show", epilog=f"JSON: {keys(TaskDetail)}.")
 @in_session
 async def show(session: Session, id: opt.Id, json: opt.Json = False) -> None:
     """Show everything about one suspended task."""
@@ -182,7 +181,7 @@ async def show(session: Session, id: opt.Id, json: opt.Json = False) -> None:
     print_detail(detail, session.now, json=json)
 
 
-@suspended.command(epilog=JSON_REPORT)
+@suspended.command("resume", epilog=JSON_REPORT)
 @with_filters
 def resume(
     context: typer.Context,
@@ -201,19 +200,17 @@ def resume(
     return _send_command(context, "resume", command, ids, chosen, yes=yes, json=json, onward=True)
 
 
-@suspended.command(epilog=JSON_REPORT)
+@suspended.command("amend", epilog=JSON_REPORT)
 @in_session
 async def amend(
     session: Session,
     *,
     id: opt.Id,
     payload: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="The new payload, instead of the submitted one."),
+        str | None, opt.takes("JSON", "The new payload, instead of the submitted one.")
     ] = None,
     data: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="The new data, instead of what the stages stored."),
+        str | None, opt.takes("JSON", "The new data, instead of what the stages stored.")
     ] = None,
     reason: opt.Reason = "",
     force: opt.Force = False,
@@ -234,7 +231,7 @@ async def amend(
     return print_report(await act([id], ask), json=json)
 
 
-@suspended.command(epilog=JSON_REPORT)
+@suspended.command("discard", epilog=JSON_REPORT)
 @with_filters
 def discard(
     context: typer.Context,

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from holdfast.cli import options as opt
 from holdfast.cli.batch import act, act_onward, print_report
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, print_json, print_list, status_text
 from holdfast.cli.output.task_view import print_task
@@ -19,21 +18,17 @@ from holdfast.domain.phrases import span
 from holdfast.domain.task.state import Status
 from holdfast.domain.task.task import Task
 from holdfast.engine.operations.control import Control
-from holdfast.insight.views.tasks import TaskDetail, TaskView, detail_view, task_view
+from holdfast.insight.views import tasks as views
 from holdfast.insight.views.view import keys
 from holdfast.ports import Detail, Filter
 
-TASK_KEYS = keys(TaskView)
-DETAIL_KEYS = keys(TaskDetail, without=TaskView)
-JSON_REPORT = (
-    "JSON: done (taskId, status, pauseRequested, cancelRequested), "
-    "refused (taskId, code, message), codeUnknown."
-)
+PAGE_KEYS = keys(views.TaskPage, tasks=views.TaskView)
+JSON_REPORT = f"JSON: {keys(views.BatchView, done=views.Asked, refused=views.RefusedView)}."
 
-tasks = typer.Typer(help="List, show, pause, resume, cancel, retry, roll back tasks.")
+tasks = CommandGroup(help="List, show, pause, resume, cancel, retry or roll back tasks.")
 
 
-@tasks.command("list", epilog=f"JSON: tasks (each: {TASK_KEYS}), cursor (null: the last page).")
+@tasks.command("list", epilog=f"JSON: {PAGE_KEYS} (null: the last page).")
 @opt.with_filters("type", "tenant", "queue", "plan", "older_than", "newer_than")
 @in_session
 async def list_tasks(
@@ -48,16 +43,20 @@ async def list_tasks(
     """List tasks, the newest first."""
     where = opt.task_filter(session.now, statuses=status, **filters)
     page, more = await find_tasks(session, where, limit, cursor)
+    rows = [_row(task, session.now) for task in page]
     print_list(
-        "tasks",
-        [task_view(task, redaction.current()) for task in page],
-        [_row(task, session.now) for task in page],
+        task_page(page, more),
+        rows,
         json=json,
         empty="no matching tasks",
         keep=2,
-        room=_columns_by_use(status, filters),
-        cursor=more,
+        room=_columns_by_use(rows, status, filters),
     )
+
+
+def task_page(tasks: Sequence[Task], cursor: Cursor) -> views.TaskPage:
+    shown = [views.task_view(task, redaction.current()) for task in tasks]
+    return {"tasks": shown, "cursor": cursor}
 
 
 async def find_tasks(
@@ -78,22 +77,25 @@ def _row(task: Task, now: float) -> Row:
         "STATUS": status_text(task.status),
         "SINCE": span(now - task.status_since),
         "TYPE": task.type,
-        "SAYS": error_message(task),
+        "ERROR": error_message(task),
         "TENANT": task.tenant or "-",
         "STAGE": task.at_stage or "-",
         "QUEUE": task.queue,
     }
 
 
-def _columns_by_use(status: Sequence[Status], filters: opt.Filters) -> list[str]:
-    """Order the columns: errors come early when the list is filtered by status, filtered fields
-    last.
+def _columns_by_use(
+    rows: Sequence[Row], status: Sequence[Status], filters: opt.Filters
+) -> list[str]:
+    """Order the columns: errors come early when the list is filtered by status, filtered fields and
+    empty columns last.
     """
-    middle = ("SAYS", "TYPE") if status else ("TYPE", "SAYS")
+    middle = ("ERROR", "TYPE") if status else ("TYPE", "ERROR")
     names = ("ID", "STATUS", "SINCE", *middle, "TENANT", "STAGE", "QUEUE")
     known = {name.upper() for name, value in filters.items() if value}
     if len(status) == 1:
         known.add("STATUS")
+    known |= {name for name in names if all(row[name] == "-" for row in rows)}
     return sorted(names, key=lambda name: name in known)
 
 
@@ -104,7 +106,7 @@ def error_message(task: Task) -> str:
     return f"{task.failure.error.rpartition('.')[2]}: {redaction.text(task.failure.message)}"
 
 
-@tasks.command(epilog=f"JSON: {TASK_KEYS}; {DETAIL_KEYS}.")
+@tasks.command("show", epilog=f"JSON: {keys(views.TaskDetail)}.")
 @in_session
 async def show(session: Session, id: opt.Id, json: opt.Json = False) -> None:
     """Show everything about one task."""
@@ -113,13 +115,13 @@ async def show(session: Session, id: opt.Id, json: opt.Json = False) -> None:
 
 def print_detail(detail: Detail, now: float, *, json: bool) -> None:
     if json:
-        print_json(detail_view(detail, redaction.current(), now=now))
+        print_json(views.detail_view(detail, redaction.current(), now=now))
     else:
         print_task(detail, now)
 
 
-def _add_command(command: Callable[..., Awaitable[Task]], help: str) -> None:
-    @tasks.command(command.__name__, help=help, epilog=JSON_REPORT)
+def _add_command(name: str, command: Callable[..., Awaitable[Task]], help: str) -> None:
+    @tasks.command(name, help=help, epilog=JSON_REPORT)
     @in_session
     async def send_command(
         session: Session, ids: opt.Ids, reason: opt.Reason = "", json: opt.Json = False
@@ -129,9 +131,9 @@ def _add_command(command: Callable[..., Awaitable[Task]], help: str) -> None:
 
 
 def _add_command_with_force(
-    command: Callable[..., Awaitable[Task]], help: str, *, onward: bool = False
+    name: str, command: Callable[..., Awaitable[Task]], help: str, *, onward: bool = False
 ) -> None:
-    @tasks.command(command.__name__, help=help, epilog=JSON_REPORT)
+    @tasks.command(name, help=help, epilog=JSON_REPORT)
     @in_session
     async def send_command(
         session: Session,
@@ -146,14 +148,14 @@ def _add_command_with_force(
         return print_report(report, json=json)
 
 
-_add_command(Control.pause, "Pause tasks at once, or after the stage that runs.")
+_add_command("pause", Control.pause, "Pause tasks at once, or after the stage that runs.")
 _add_command_with_force(
-    Control.resume, "Resume paused tasks, or withdraw a requested pause.", onward=True
+    "resume", Control.resume, "Resume paused tasks, or withdraw a requested pause.", onward=True
 )
-_add_command(Control.cancel, "Cancel tasks at once, or after the stage that runs.")
+_add_command("cancel", Control.cancel, "Cancel tasks at once, or after the stage that runs.")
 
 
-@tasks.command(epilog=JSON_REPORT)
+@tasks.command("retry", epilog=JSON_REPORT)
 @in_session
 async def retry(
     session: Session,
@@ -162,8 +164,7 @@ async def retry(
     reason: opt.Reason = "",
     force: opt.Force = False,
     from_scratch: Annotated[
-        bool,
-        typer.Option("--from-scratch", help="Ignore the checkpoint: start from the first stage."),
+        bool, opt.flag("--from-scratch", "Ignore the checkpoint: start from the first stage.")
     ] = False,
     json: opt.Json = False,
 ) -> int:
@@ -176,4 +177,4 @@ async def retry(
     return print_report(report, json=json)
 
 
-_add_command_with_force(Control.rollback, "Undo the stages that ran, last stage first.")
+_add_command_with_force("rollback", Control.rollback, "Undo the stages that ran, last stage first.")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
+    Row,
+    iso_seconds,
     print_answer,
     print_fields,
     print_json,
+    print_table,
     prose,
     say,
     status_text,
@@ -21,34 +23,34 @@ from holdfast.cli.session import Session, in_session, person
 from holdfast.domain.phrases import count
 from holdfast.domain.task.envelope import iso
 from holdfast.insight.tenant_overview import TenantOverview, overviews
-from holdfast.insight.views.tenants import HoldView, TenantState, hold_view
+from holdfast.insight.views import tenants as views
 from holdfast.insight.views.view import keys
 from holdfast.ports import SwitchSetting
 
-tenants = typer.Typer(help="Show what runs and waits for a tenant; hold and release.")
+tenants = CommandGroup(help="Show what runs and waits for a tenant; hold and release.")
 
-Tenant = Annotated[str, typer.Argument(metavar="TENANT", help="The name of a tenant.")]
+Tenant = Annotated[str, opt.argument("TENANT", "The name of a tenant.")]
 Until = Annotated[
-    str | None,
-    typer.Option(
-        metavar="AGE", help="Release the tenant after this time: 30m, 2h. Default: never."
-    ),
+    str | None, opt.duration("AGE", "Release the tenant after this time: 30m, 2h. Default: never.")
 ]
 
 
 @tenants.command(
-    epilog=f"JSON: tenants (each: {keys(TenantState)}). Exit code 3: nothing is known of a tenant."
+    "show",
+    epilog=f"JSON: {keys(views.TenantStates, tenants=views.TenantState)}. "
+    "Exit code 3: nothing is known of a tenant.",
 )
 @in_session
 async def show(
     session: Session,
-    tenants: Annotated[list[str], typer.Argument(metavar="TENANT")],
+    tenants: Annotated[list[str], opt.argument("TENANT", "The names of tenants.")],
     json: opt.Json = False,
 ) -> int:
     """Show a tenant's active task, line and lock, and what to do."""
     loaded = await overviews(session.app, tenants)
     if json:
-        print_json({"tenants": [overview.view(redaction.current()) for overview in loaded]})
+        shown = [overview.view(redaction.current()) for overview in loaded]
+        print_json(views.TenantStates(tenants=shown))
     else:
         for number, overview in enumerate(loaded):
             if number:
@@ -82,7 +84,9 @@ def _print_overview(overview: TenantOverview) -> None:
     prose(redaction.text(overview.next))
 
 
-@tenants.command(epilog="JSON: tenantId, held, changed (false: it was held already), waitingFor.")
+@tenants.command(
+    "hold", epilog=f"JSON: {keys(views.HoldState)}. changed: false if it was held already."
+)
 @in_session
 async def hold(
     session: Session,
@@ -98,12 +102,14 @@ async def hold(
     """
     tenants = session.app.tenants.acting_as(*person())
     answer = await tenants.hold(tenant, reason=reason, until=until)
-    view = {"tenantId": tenant, "held": True, "changed": answer.changed}
+    view = views.HoldState(
+        tenantId=tenant, held=True, changed=answer.changed, waitingFor=answer.waiting_for
+    )
     line = f"{tenant}  {answer}{'' if answer.changed else ' (it was held already)'}"
-    print_answer(view | {"waitingFor": answer.waiting_for}, line, json=json)
+    print_answer(view, line, json=json)
 
 
-@tenants.command(epilog="JSON: tenantId, held, changed (false: it was not held).")
+@tenants.command("release", epilog=f"JSON: {keys(views.ReleaseState)} (false: it was not held).")
 @in_session
 async def release(
     session: Session, tenant: Tenant, reason: opt.Reason = "", json: opt.Json = False
@@ -111,21 +117,32 @@ async def release(
     """End the hold of a tenant, whoever set it."""
     changed = await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
     line = f"{tenant}  {'released' if changed else 'was not held'}"
-    print_answer({"tenantId": tenant, "held": False, "changed": changed}, line, json=json)
+    view = views.ReleaseState(tenantId=tenant, held=False, changed=changed)
+    print_answer(view, line, json=json)
 
 
-@tenants.command(epilog=f"JSON: holds (each: {keys(HoldView)}).")
+@tenants.command("holds", epilog=f"JSON: {keys(views.HoldList, holds=views.HoldView)}.")
 @in_session
 async def holds(session: Session, json: opt.Json = False) -> None:
     """List the held tenants, with who held them, since when and why."""
     holds = await session.app.tenants.holds()
     if json:
-        print_json({"holds": [hold_view(hold, redaction.current()) for hold in holds]})
+        shown = [views.hold_view(hold, redaction.current()) for hold in holds]
+        print_json(views.HoldList(holds=shown))
         return
-    for hold in holds:
-        say(f"{hold.name}  {_describe_hold(hold)}")
+    print_table([hold_row(hold) for hold in holds], keep=3)
     if not holds:
         say("no tenant is held")
+
+
+def hold_row(hold: SwitchSetting) -> Row:
+    return {
+        "TENANT": hold.name,
+        "UNTIL": "released" if hold.until is None else iso_seconds(hold.until),
+        "SINCE": iso_seconds(hold.at),
+        "BY": hold.by.actor,
+        "REASON": redaction.text(hold.by.reason) or "-",
+    }
 
 
 def _describe_hold(hold: SwitchSetting) -> str:

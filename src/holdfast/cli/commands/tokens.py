@@ -7,30 +7,30 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.extras import check_server
 from holdfast.cli.output.printer import Row, hint, print_json, print_list, say
 from holdfast.domain.durations import seconds
 from holdfast.domain.errors import InvalidSetting, Refused
 from holdfast.domain.phrases import span
 from holdfast.domain.task.envelope import iso
+from holdfast.insight.views import operations as views
+from holdfast.insight.views.tasks import at
+from holdfast.insight.views.view import keys
 from holdfast.settings import load
 
 if TYPE_CHECKING:
     from holdfast.server.auth.tokens import Token
 
-tokens = typer.Typer(help="Create, list and revoke tokens for the HTTP API.")
+tokens = CommandGroup(help="Create, list and revoke tokens for the HTTP API.")
 
 SETTING = "HOLDFAST_TOKENS"
 ROLES = ("viewer", "operator", "admin")
 
-File = Annotated[
-    Path | None, typer.Option(metavar="PATH", help=f"The tokens file; default: {SETTING}.")
-]
+File = Annotated[Path | None, opt.takes("PATH", f"The tokens file; default: {SETTING}.")]
 
 
 class NameTaken(Refused, stored_name="NameTaken"):
@@ -40,23 +40,18 @@ class NameTaken(Refused, stored_name="NameTaken"):
         super().__init__(f"there is a token {name} already; revoke it first, or take another name")
 
 
-@tokens.command(epilog="JSON: token, and the keys of `list`.")
+@tokens.command("create", epilog=f"JSON: {keys(views.TokenCreated)}.")
 def create(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The name of the token; the audit shows it.")
-    ],
+    name: Annotated[str, opt.argument("NAME", "The name of the token; the audit shows it.")],
     *,
-    role: Annotated[str, typer.Option(metavar="ROLE", help=f"The role: {', '.join(ROLES)}.")],
+    role: Annotated[str, opt.takes("ROLE", f"The role: {', '.join(ROLES)}.")],
     tenant: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Limit the token to this tenant; repeatable."),
+        list[str] | None, opt.takes("NAME", "Limit the token to this tenant; repeatable.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="AFTER", help="When it expires: 30d, 12h; default: never.")
+        str | None, opt.takes("AFTER", "When it expires: 30d, 12h; default: never.")
     ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="N", min=0.01, help="Allowed requests per second.")
-    ] = None,
+    rate: Annotated[float | None, opt.takes("N", "Allowed requests per second.", min=0.01)] = None,
     file: File = None,
     json: opt.Json = False,
 ) -> None:
@@ -65,7 +60,7 @@ def create(
     from holdfast.server.auth.tokens import Role, make
 
     if role not in ROLES:
-        raise opt.WrongUsage(f"--role {role}: one of {', '.join(ROLES)}")
+        raise opt.WrongUsage(f"--role {role} is not a role; choose viewer, operator or admin")
     now, path = time.time(), _path(file)
     token, text = make(
         name,
@@ -80,7 +75,8 @@ def create(
             raise NameTaken(name)
         known.append(token)
     if json:
-        print_json({"token": text, **_view(token, now)})
+        created: views.TokenCreated = {"token": text, **_view(token, now)}
+        print_json(created)
         return
     print(text)
     hint(f"{path} has only the hash: the token is not shown again")
@@ -90,8 +86,7 @@ def create(
 
 @tokens.command(
     "list",
-    epilog="JSON: tokens (each: id, name, role, tenants (empty: all), createdAt, expiresAt, "
-    "expired, rate).",
+    epilog=f"JSON: {keys(views.TokenList, tokens=views.TokenView)}. tenants: empty for all.",
 )
 def list_(*, file: File = None, json: opt.Json = False) -> None:
     """List the tokens, without their secrets."""
@@ -100,8 +95,7 @@ def list_(*, file: File = None, json: opt.Json = False) -> None:
 
     now, known = time.time(), read(_path(file))
     print_list(
-        "tokens",
-        [_view(token, now) for token in known],
+        views.TokenList(tokens=[_view(token, now) for token in known]),
         [_row(token, now) for token in known],
         json=json,
         empty="there are no tokens; create one: holdfast tokens create NAME --role viewer",
@@ -109,9 +103,9 @@ def list_(*, file: File = None, json: opt.Json = False) -> None:
     )
 
 
-@tokens.command(epilog="JSON: revoked (the keys of `list`, for each).")
+@tokens.command("revoke", epilog=f"JSON: {keys(views.TokensRevoked, revoked=views.TokenView)}.")
 def revoke(
-    name: Annotated[str, typer.Argument(metavar="NAME|ID")],
+    name: Annotated[str, opt.argument("NAME|ID", "The name or the id of a token.")],
     *,
     file: File = None,
     json: opt.Json = False,
@@ -126,7 +120,7 @@ def revoke(
         gone = [token for token in known if token not in kept]
         known[:] = kept
     if json:
-        print_json({"revoked": [_view(token, now) for token in gone]})
+        print_json(views.TokensRevoked(revoked=[_view(token, now) for token in gone]))
         return
     for token in gone:
         say(f"revoked {token.name} ({token.id})")
@@ -171,7 +165,7 @@ def _path(given: Path | None) -> Path:
     return path.absolute()
 
 
-def _view(token: Token, now: float) -> dict[str, Any]:
+def _view(token: Token, now: float) -> views.TokenView:
     end = token.expires_at
     return {
         "id": token.id,
@@ -179,7 +173,7 @@ def _view(token: Token, now: float) -> dict[str, Any]:
         "role": token.role,
         "tenants": list(token.tenants),
         "createdAt": iso(token.created_at),
-        "expiresAt": None if end is None else iso(end),
+        "expiresAt": at(end),
         "expired": end is not None and end <= now,
         "rate": token.rate,
     }

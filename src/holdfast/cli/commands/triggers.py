@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.loader import load_app_for, load_submission, run_on
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import (
@@ -38,18 +39,18 @@ from holdfast.engine.triggers.declared_triggers import TriggerTerms
 from holdfast.insight.views import triggers as views
 from holdfast.insight.views.view import keys
 
-TRIGGER_KEYS = keys(views.TriggerView)
-DETAIL_KEYS = keys(views.TriggerDetail, without=views.TriggerView)
 NEXT_SHOWN = 3
 
-triggers = typer.Typer(help="Submit tasks at a time, at an interval or by cron.")
+triggers = CommandGroup(help="Submit tasks at a time, at an interval or by cron.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a trigger.")]
+Id = Annotated[str, opt.argument("ID", "The id of a trigger.")]
 Statuses = Annotated[list[TriggerStatus], opt.STATUS]
 
 
 @triggers.command(
-    "list", epilog=f"JSON: triggers (each: {TRIGGER_KEYS}), cursor (null: the last page)."
+    "list",
+    epilog=f"JSON: {keys(views.TriggerPageView, triggers=views.TriggerView)} "
+    "(null: the last page).",
 )
 @in_session
 async def list_triggers(
@@ -63,8 +64,6 @@ async def list_triggers(
 ) -> None:
     """List triggers by id. FROM is `code` (declared in code) or `call` (created by a call)."""
 
-    names.check_any("tenant", tenant)
-
     async def find(limit: int, cursor: Cursor) -> tuple[Sequence[Trigger], Cursor]:
         page = await session.schedule.page(
             statuses=status, tenant=tenant, limit=limit, cursor=cursor
@@ -72,18 +71,17 @@ async def list_triggers(
         return page.triggers, page.cursor
 
     page, more = await fill_page(find, limit, cursor)
+    shown = [views.trigger_view(trigger, redaction.current()) for trigger in page]
     print_list(
-        "triggers",
-        [views.trigger_view(trigger, redaction.current()) for trigger in page],
+        views.TriggerPageView(triggers=shown, cursor=more),
         [trigger_row(trigger) for trigger in page],
         json=json,
         empty="no matching triggers",
         keep=2,
-        cursor=more,
     )
 
 
-@triggers.command(epilog=f"JSON: {TRIGGER_KEYS}, {DETAIL_KEYS}.")
+@triggers.command("show", epilog=f"JSON: {keys(views.TriggerDetail)}.")
 @in_session
 async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     """Show when a trigger fires, its task, policies and state."""
@@ -95,22 +93,20 @@ async def show(session: Session, id: Id, json: opt.Json = False) -> None:
         print_trigger(trigger, upcoming, session.now)
 
 
-@triggers.command(epilog="JSON: triggerId, status, next.")
+@triggers.command("next", epilog=f"JSON: {keys(views.NextTimesAndState)}.")
 @in_session
 async def next(
     session: Session,
     id: Id,
-    count: Annotated[
-        int, typer.Option("-n", metavar="N", min=1, max=1000, help="How many to show.")
-    ] = 5,
+    count: Annotated[int, opt.takes("N", "How many to show.", "-n", min=1, max=1000)] = 5,
     json: opt.Json = False,
 ) -> None:
     """Show the next fire times of a trigger, in its time zone."""
     handle = await session.schedule.get(id)
     trigger, upcoming = await handle.info(), await handle.next(count)
     if json:
-        times = [moment.isoformat() for moment in upcoming]
-        print_json({"triggerId": trigger.id, "status": trigger.status, "next": times})
+        state = views.TriggerState(triggerId=trigger.id, status=trigger.status)
+        print_json({**state, **views.next_times_view(trigger.id, upcoming)})
         return
     for moment in upcoming:
         say(format_time(moment))
@@ -121,18 +117,15 @@ async def next(
         hint(f"it is {trigger.status} and fires no more" if ended else "no fire time is left")
 
 
-@triggers.command(epilog="JSON: triggerId, status, taskId.")
+@triggers.command("fire", epilog=f"JSON: {keys(views.TriggerAsked)}.")
 def fire(
     context: typer.Context,
     id: Id,
-    app: Annotated[
-        str,
-        typer.Option(metavar="APP", help="The app that declares the task type: module:attribute."),
-    ],
+    app: Annotated[str, opt.takes("APP", "The app that declares the task type: module:attribute.")],
     reason: opt.Reason = "",
     json: opt.Json = False,
 ) -> None:
-    """Create a task of the trigger now. Its policies do not apply, and its fire times stay.
+    """Submit the trigger's task now, whatever its policies are. Its schedule does not change.
 
     The code of the app makes the payload, so this command needs the app.
     """
@@ -143,13 +136,13 @@ def fire(
         return task.id, await handle.info()
 
     task_id, trigger = run_on(load_app_for(context, app), act, needs_store=True)
-    view = {"triggerId": trigger.id, "status": trigger.status, "taskId": task_id}
+    view = views.TriggerAsked(triggerId=trigger.id, status=trigger.status, taskId=task_id)
     line = Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(f"  task {task_id}")
     print_answer(view, line, json=json)
 
 
-def _add_command(command: Callable[..., Awaitable[TriggerStatus]], help: str) -> None:
-    @triggers.command(command.__name__, help=help, epilog="JSON: triggerId, status.")
+def _add_command(name: str, command: Callable[..., Awaitable[TriggerStatus]], help: str) -> None:
+    @triggers.command(name, help=help, epilog=f"JSON: {keys(views.TriggerState)}.")
     @in_session
     async def send_command(
         session: Session, id: Id, reason: opt.Reason = "", json: opt.Json = False
@@ -157,61 +150,46 @@ def _add_command(command: Callable[..., Awaitable[TriggerStatus]], help: str) ->
         handle = await session.schedule.get(id)
         status = await command(handle, reason)
         line = Text(f"{handle.id}  ") + status_text(status)
-        print_answer({"triggerId": handle.id, "status": status}, line, json=json)
+        print_answer(views.TriggerState(triggerId=handle.id, status=status), line, json=json)
 
 
-_add_command(TriggerHandle.pause, "Stop firing until the trigger is resumed.")
+_add_command("pause", TriggerHandle.pause, "Stop firing until the trigger is resumed.")
 _add_command(
+    "resume",
     TriggerHandle.resume,
     "Resume a trigger. Its misfire policy decides about the fire times that it missed.",
 )
 _add_command(
+    "cancel",
     TriggerHandle.cancel,
     "End a trigger. One that is declared in code stays ended until its declaration changes.",
 )
 
 
-@triggers.command(epilog=f"JSON: {TRIGGER_KEYS}.")
+@triggers.command("add", epilog=f"JSON: {keys(views.TriggerView)}.")
 def add(
     context: typer.Context,
     *,
     app: opt.App,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The id of the trigger.")],
-    type: Annotated[
-        str, typer.Option(metavar="NAME", help="The type of the tasks that it creates.")
-    ],
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Fire once: 2026-01-31T03:00:00+08:00.")
-    ] = None,
-    every: Annotated[
-        str | None, typer.Option(metavar="15m", help="Fire at this interval, from now on.")
-    ] = None,
+    name: Annotated[str, opt.argument("NAME", "The id of the trigger.")],
+    type: Annotated[str, opt.takes("NAME", "The type of the tasks that it creates.")],
+    at: Annotated[str | None, opt.takes("TIME", "Fire once: 2026-01-31T03:00:00+08:00.")] = None,
+    every: Annotated[str | None, opt.takes("15m", "Fire at this interval, from now on.")] = None,
     cron: Annotated[
-        str | None,
-        typer.Option(metavar="'0 3 * * *'", help="Fire by minute, hour, day, month, weekday."),
+        str | None, opt.takes("'0 3 * * *'", "Fire by minute, hour, day, month, weekday.")
     ] = None,
-    tz: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="The time zone of --cron; default: UTC.")
-    ] = None,
+    tz: Annotated[str | None, opt.takes("ZONE", "The time zone of --cron; default: UTC.")] = None,
     payload: opt.Payload = "null",
-    tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The tenant of the tasks.")
-    ] = None,
-    queue: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The queue of the tasks.")
-    ] = None,
+    tenant: Annotated[str | None, opt.takes("NAME", "The tenant of the tasks.")] = None,
+    queue: Annotated[str | None, opt.takes("NAME", "The queue of the tasks.")] = None,
     misfire: Annotated[
         Misfire, typer.Option(help="What to do about missed fire times.")
     ] = Misfire.ONCE,
     overlap: Annotated[
         Overlap, typer.Option(help="What to do while the last task has not ended.")
     ] = Overlap.ALLOW,
-    jitter: Annotated[
-        str, typer.Option(metavar="30s", help="Fire up to this much later, at random.")
-    ] = "0s",
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a trigger of this name.")
-    ] = False,
+    jitter: Annotated[str, opt.duration("30s", "Fire up to this much later, at random.")] = "0s",
+    replace: Annotated[bool, opt.flag("--replace", "Replace a trigger of this name.")] = False,
     json: opt.Json = False,
 ) -> None:
     """Create a trigger with --at, --every or --cron.

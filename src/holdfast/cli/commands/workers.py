@@ -5,26 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Annotated
 
-import typer
-
 from holdfast.cli import options as opt
+from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.output.printer import Row, print_answer, print_list
 from holdfast.cli.session import Session, in_session
 from holdfast.domain.phrases import span
 from holdfast.engine.operations import switches
 from holdfast.insight.views.view import keys
-from holdfast.insight.views.workers import WorkerView, worker_view
+from holdfast.insight.views.workers import (
+    Drained,
+    LiveWorkers,
+    WorkerView,
+    worker_view,
+)
 from holdfast.ports import LIVE_LEASES
 from holdfast.registry import OWN_QUEUES
 
-workers = typer.Typer(help="List the workers on all machines; drain one.")
+workers = CommandGroup(help="List the workers on all machines; drain one.")
 
 SHRINKS = {"QUEUES": 40}  # the queues matter more than when the worker was seen
 
-Name = Annotated[str, typer.Argument(metavar="WORKER", help="The worker's name, as in the list.")]
+Name = Annotated[str, opt.argument("WORKER", "The worker's name, as in the list.")]
 
 
-@workers.command("list", epilog=f"JSON: workers (each: {keys(WorkerView)}).")
+@workers.command("list", epilog=f"JSON: {keys(LiveWorkers, workers=WorkerView)}.")
 @in_session
 async def list_workers(session: Session, json: opt.Json = False) -> None:
     """List the workers that were seen recently."""
@@ -32,8 +36,7 @@ async def list_workers(session: Session, json: opt.Json = False) -> None:
     views = [worker_view(worker, draining) for worker in await session.load_workers()]
     common = {name for name in OWN_QUEUES if all(name in view["queues"] for view in views)}
     print_list(
-        "workers",
-        views,
+        LiveWorkers(workers=views),
         [_row(view, common) for view in views],
         json=json,
         empty="no worker was seen recently; start one: `holdfast worker APP`",
@@ -62,7 +65,7 @@ def _shown_queues(queues: Sequence[str], common: Collection[str]) -> Sequence[st
     return sorted(shown, key=lambda name: name in OWN_QUEUES)
 
 
-@workers.command(epilog="JSON: worker, changed (false: it had been asked already).")
+@workers.command("drain", epilog=f"JSON: {keys(Drained)} (false: it was draining already).")
 @in_session
 async def drain(
     session: Session, worker: Name, reason: opt.Reason = "", json: opt.Json = False
@@ -75,5 +78,5 @@ async def drain(
         now=session.now,
         live_within_seconds=LIVE_LEASES * session.settings.lease,
     )
-    line = f"{worker}  draining" + ("" if changed else ", as it was")
-    print_answer({"worker": worker, "changed": changed}, line, json=json)
+    line = f"{worker}  draining" + ("" if changed else " (no change)")
+    print_answer(Drained(worker=worker, changed=changed), line, json=json)

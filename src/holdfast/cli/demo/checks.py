@@ -91,8 +91,10 @@ def judge(
             "; ".join(" ← ".join(reversed(stages)) for stages, _ in undone),
             len(undone) > 0 and all(in_order for _, in_order in undone),
         ),
-        DemoCheck("events without a gap", _gapless(details), _gapless(details) == len(details)),
-        DemoCheck("doctor's findings", len(findings), not findings),
+        DemoCheck(
+            "tasks whose events have no gap", _gapless(details), _gapless(details) == len(details)
+        ),
+        DemoCheck("findings of the doctor", len(findings), not findings),
     ]
 
 

@@ -68,5 +68,5 @@ async def broken(ctx: Context, name: str) -> str:
 async def flaky(ctx: Context, name: str) -> str:
     """Fails twice in a row, as if the network were down, and then succeeds."""
     if ctx.attempt <= FLAKY_TIMES:
-        raise ConnectionError(f"no line to {name}, at attempt {ctx.attempt}")
+        raise ConnectionError(f"cannot reach {name}, at attempt {ctx.attempt}")
     return f"hello, {name}, at attempt {ctx.attempt}"

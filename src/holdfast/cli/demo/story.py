@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from rich.console import Console
 
 from holdfast.cli.demo.checks import StoryRecord, exit_code, judge
 from holdfast.cli.demo.screen import Scene, Screen, screen_for
-from holdfast.cli.demo.try_it import offer
+from holdfast.cli.demo.tour import offer
 from holdfast.cli.demo.workers import WorkerProcess, WorkerProcesses
 from holdfast.cli.demo.world import FOLDER, SPEED, DemoWorld
 from holdfast.domain.task.state import Status
@@ -160,6 +161,7 @@ class Story:
         from holdfast.cli.demo.tasks import Upgrade
 
         self.screen.print("Two workers, one SQLite file, and a kill -9 half-way.", "bold")
+        logging.getLogger("holdfast.queues").setLevel(logging.ERROR)  # the workers come in a moment
         for _ in range(2):
             worker = self.workers.start()
             self.screen.say(f"worker {worker.letter} starts, pid {worker.pid}")
@@ -256,7 +258,7 @@ class Story:
 def describe_take_over(stages: Sequence[str], last_completed: int) -> str:
     """Describe how a task continues when its worker died after ``last_completed``."""
     if last_completed < 0:
-        return f"starts again, it had no checkpoint yet: stage 1, {stages[0]}"
+        return f"starts again, because it had no checkpoint yet: stage 1, {stages[0]}"
     index = min(last_completed + 1, len(stages) - 1)
     return f"continues from its checkpoint: stage {index + 1}, {stages[index]}"
 

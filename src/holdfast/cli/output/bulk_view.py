@@ -36,7 +36,7 @@ def row(info: BulkInfo, now: float) -> Row:
         "AGO": span(now - info.created_at),
         "REFUSED": str(sum(info.counts.refused.values())),
         Status.FAILED: str(info.counts.failed),
-        "SAYS": redaction.text(info.reason or "-"),
+        "REASON": redaction.text(info.reason or "-"),
         "BY": info.by.actor,
     }
 
@@ -52,7 +52,7 @@ def print_bulk(info: BulkInfo, now: float) -> None:
             "bulk": info.id,
             "command": info.command,
             "phase": phase_text(info.phase),
-            "says": redaction.text_or_none(info.reason),
+            "reason": redaction.text_or_none(info.reason),
             "error": redaction.text(info.failure.summary) if info.failure else None,
             "filter": ", ".join(filter_words(info.where)),
             "matching": f"{info.matching}{more} when it began",

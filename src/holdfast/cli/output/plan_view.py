@@ -61,7 +61,7 @@ class FailedTask(msgspec.Struct, frozen=True, kw_only=True):
             return "no error is stored"
         return redaction.text(self.task.failure.summary)
 
-    def view(self, hide: Redactor) -> dict[str, Any]:
+    def view(self, hide: Redactor) -> views.FailedMember:
         failure = self.task.failure if self.task else None
         return {
             "taskId": self.task_id,
@@ -80,20 +80,21 @@ class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     failed_total: int
     events: Sequence[PlanEvent] | None
 
-    def view(self, hide: Redactor) -> dict[str, Any]:
-        fields: dict[str, Any] = {
+    def view(self, hide: Redactor) -> views.PlanReportView:
+        shown: views.PlanReportView = {
             **views.plan_view(self.info, hide),
             **views.terms_view(self.plan),
             "failed": [failed.view(hide) for failed in self.failed],
             "failedTotal": self.failed_total,
         }
-        if self.events is not None:
-            fields["events"] = [event_view(event, hide) for event in self.events]
-        return fields
+        if self.events is None:
+            return shown
+        events = [event_view(event, hide) for event in self.events]
+        return views.PlanReportWithEvents(**shown, events=events)
 
 
 def print_plan(shown: PlanReport, now: float) -> None:
-    print_fields(_head(shown.plan, shown.info, now))
+    print_fields(_summary(shown.plan, shown.info, now))
     say()
     print_table(list(wave_rows(shown.info)), keep=2)
     if shown.failed_total:
@@ -103,8 +104,8 @@ def print_plan(shown: PlanReport, now: float) -> None:
         print_events(shown.events, _describe)
 
 
-def _head(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None]:
-    status = status_text(info.status) + Text(f" since {span(now - plan.status_since)}")
+def _summary(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None]:
+    status = status_text(info.status) + Text(f" for {span(now - plan.status_since)}")
     return {
         "plan": info.id,
         "status": status + Text(", is being cancelled" if info.cancel_requested else ""),

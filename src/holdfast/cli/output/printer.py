@@ -25,7 +25,7 @@ from holdfast.domain.trigger.trigger import TriggerStatus
 
 GAP = 2
 SHRUNK_CHARS = 20  # a column that may shrink gets as many before the next column is shown
-SAYS: Mapping[str, int] = {"SAYS": SHRUNK_CHARS}  # the column of messages
+MESSAGES: Mapping[str, int] = dict.fromkeys(("ERROR", "MESSAGE", "REASON"), SHRUNK_CHARS)
 PIPE_WIDTH = 500  # nobody reads a pipe by columns: drop and cut nothing
 CELL_LIMIT = 200
 EVENTS_SHOWN = 60
@@ -106,37 +106,34 @@ def print_answer(view: Any, line: Cell, *, json: bool) -> None:
 
 
 def print_list(
-    name: str,
-    views: Sequence[Any],
+    view: Mapping[str, Any],
     rows: Sequence[Row],
     *,
     json: bool,
     empty: str,
     keep: int,
-    shrinks: Mapping[str, int] = SAYS,
+    shrinks: Mapping[str, int] = MESSAGES,
     room: Sequence[str] = (),
-    **others: Any,
 ) -> None:
-    """Print a list: the views as JSON, with the keys of ``others`` beside them, or the rows as a
-    table.
+    """Print a list: the view as JSON, or the rows as a table.
 
     A hint says that the list is ``empty``, and with which cursor the next page begins.
     """
     if json:
-        print_json({name: views, **others})
+        print_json(view)
         return
     print_table(rows, keep=keep, shrinks=shrinks, room=room)
     if not rows:
         hint(empty)
-    if others.get("cursor") is not None:
-        hint(f"more with --cursor {others['cursor']}")
+    if view.get("cursor") is not None:
+        hint(f"more with --cursor {view['cursor']}")
 
 
 def print_table(
     rows: Sequence[Row],
     *,
     keep: int,
-    shrinks: Mapping[str, int] = SAYS,
+    shrinks: Mapping[str, int] = MESSAGES,
     room: Sequence[str] = (),
 ) -> None:
     """Print the columns of the rows, in order.
@@ -160,7 +157,7 @@ def table_of(
     *,
     keep: int,
     width: int,
-    shrinks: Mapping[str, int] = SAYS,
+    shrinks: Mapping[str, int] = MESSAGES,
     room: Sequence[str] = (),
 ) -> tuple[Table, list[str]]:
     """Return the table, and the names of the columns that did not fit."""

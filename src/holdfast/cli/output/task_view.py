@@ -39,7 +39,7 @@ DONE, FAILED, NOW, UNDONE, TO_COME = "✓", "✗", "▶", "↶", "·"
 
 def print_task(detail: Detail, now: float) -> None:
     task = detail.task
-    print_fields(_head(detail, now))
+    print_fields(_summary(detail, now))
     section("stages")
     for line in _stages(detail):
         say(line)
@@ -52,9 +52,9 @@ def print_task(detail: Detail, now: float) -> None:
     print_events(detail.events, _describe)
 
 
-def _head(detail: Detail, now: float) -> dict[str, str | Text | None]:
+def _summary(detail: Detail, now: float) -> dict[str, str | Text | None]:
     task, shown = detail.task, info(detail)
-    status = status_text(task.status) + Text(f" since {span(now - task.status_since)}")
+    status = status_text(task.status) + Text(f" for {span(now - task.status_since)}")
     failures = f"{task.failures} in a row (at most {task.retry_max})"
     message = f": {redaction.text(shown.message)}" if shown.message else ""
     return {

@@ -39,12 +39,12 @@ def trigger_row(trigger: Trigger) -> Row:
         "TENANT": trigger.tenant or "-",
         "FIRED": str(trigger.fired),
         "MISSED": str(trigger.missed),
-        "SAYS": redaction.text(trigger.reason or "-"),
+        "REASON": redaction.text(trigger.reason or "-"),
     }
 
 
 def print_trigger(trigger: Trigger, upcoming: Sequence[datetime], now: float) -> None:
-    print_fields(_head(trigger, now))
+    print_fields(_summary(trigger, now))
     section("next")
     if trigger.status in (TriggerStatus.PAUSED, TriggerStatus.SUSPENDED):
         say(f"  it is {trigger.status}; if resumed now, it would fire at")
@@ -57,7 +57,7 @@ def print_trigger(trigger: Trigger, upcoming: Sequence[datetime], now: float) ->
     say(f"  {short_body(bytes(trigger.payload))}{maker}")
 
 
-def _head(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
+def _summary(trigger: Trigger, now: float) -> dict[str, str | Text | None]:
     most = f" (at most {trigger.catch_up_max})" if trigger.misfire is Misfire.CATCH_UP else ""
     jitter = f"at most {span(trigger.jitter_seconds)} late" if trigger.jitter_seconds else None
     return {

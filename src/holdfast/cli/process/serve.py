@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 WORKERS_MAX = 64
 PORT_MAX = 65_535
 STOP_SECONDS = 30.0  # beyond the time to drain: requests, worker processes, the last writes
-TOKEN_SAYS = "an admin's token, valid while this process runs"
+TOKEN_MESSAGE = "an admin's token, valid while this process runs"
 
 log = logging.getLogger("holdfast.cli.serve")
 
@@ -67,22 +67,18 @@ def serve(
     context: typer.Context,
     app: opt.App,
     *,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on.")
-    ] = "127.0.0.1",
+    host: Annotated[str, opt.takes("ADDRESS", "The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=PORT_MAX, help="The port; 0 takes any free one.")
+        int, opt.takes("N", "The port; 0 takes any free one.", min=0, max=PORT_MAX)
     ] = 8080,
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=WORKERS_MAX, help="Workers in this process.")
-    ] = 1,
+    workers: Annotated[int, opt.takes("N", "Workers in this process.", min=1, max=WORKERS_MAX)] = 1,
     no_workers: Annotated[
         bool,
-        typer.Option("--no-workers", help="No workers here: `holdfast worker` runs the tasks."),
+        opt.flag(
+            "--no-workers", "Run no worker in this process; `holdfast worker` runs the tasks."
+        ),
     ] = False,
-    processes: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Additional worker processes.")
-    ] = 0,
+    processes: Annotated[int, opt.takes("N", "Additional worker processes.", min=0)] = 0,
     slots: Slots = None,
     queues: Queues = None,
     tethered: Annotated[bool, typer.Option(TETHERED, hidden=True)] = False,
@@ -208,9 +204,9 @@ def _say(form: str, url: str, token: str | None) -> None:
     """Print the address on stdout, for programs that wait for it, and the token once on stderr."""
     if form == "json":
         if token:
-            print(json.dumps({"event": TOKEN_SAYS, "token": token}), file=sys.stderr, flush=True)
+            print(json.dumps({"event": TOKEN_MESSAGE, "token": token}), file=sys.stderr, flush=True)
         print(json.dumps({"event": "listening", "url": url}), flush=True)
         return
     if token:
-        print(f"{TOKEN_SAYS}:\n  {token}", file=sys.stderr, flush=True)
+        print(f"{TOKEN_MESSAGE}:\n  {token}", file=sys.stderr, flush=True)
     print(f"listening on {url}", flush=True)

@@ -34,10 +34,8 @@ from holdfast.engine import Holdfast
 TETHERED = "--tethered"
 END_SECONDS = 10.0  # beyond the time to drain, for the last writes
 
-Slots = Annotated[int | None, typer.Option(metavar="N", min=1, help="How many tasks run at once.")]
-Queues = Annotated[
-    str | None, typer.Option(metavar="A,B", help="The queues, in order of preference.")
-]
+Slots = Annotated[int | None, opt.takes("N", "How many tasks run at once.", min=1)]
+Queues = Annotated[str | None, opt.takes("A,B", "The queues, in order of preference.")]
 
 
 def worker(
@@ -46,9 +44,7 @@ def worker(
     *,
     slots: Slots = None,
     queues: Queues = None,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Restart when a .py file changes.")
-    ] = False,
+    reload: Annotated[bool, opt.flag("--reload", "Restart when a .py file changes.")] = False,
     tethered: Annotated[bool, typer.Option(TETHERED, hidden=True)] = False,
     isolated: Annotated[bool, typer.Option(ISOLATED, hidden=True)] = False,
 ) -> int:

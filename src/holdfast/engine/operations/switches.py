@@ -56,7 +56,7 @@ def format_switch(setting: SwitchSetting, now: float, reason: str) -> str:
         return format_hold(setting, now, reason)
     what, queue = setting.switch, setting.name
     return (
-        f"{what} of queue {queue} is paused {_since(setting, now, reason)}; "
+        f"{what} of queue {queue} has been paused {_since(setting, now, reason)}; "
         f"resume: `holdfast queues resume {queue} --{what}` or "
         f"POST /internal/queues/{queue}/{what}/resume"
     )
@@ -64,10 +64,9 @@ def format_switch(setting: SwitchSetting, now: float, reason: str) -> str:
 
 def format_switch_for_tenant(setting: SwitchSetting, now: float) -> str:
     """Return the state of a queue in words, for readers who may not know who paused it."""
-    return (
-        f"{setting.switch} of queue {setting.name} is paused since {span(now - setting.at)}; an "
-        "operator of all tenants can resume it"
-    )
+    paused = f"has been paused for {span(now - setting.at)}"
+    how = "an operator of all tenants can resume it"
+    return f"{setting.switch} of queue {setting.name} {paused}; {how}"
 
 
 async def turn_tenant(
@@ -84,7 +83,7 @@ def format_hold(hold: SwitchSetting, now: float, reason: str) -> str:
     """Return who holds a tenant, since when, why, until when, and how to release it."""
     end = f", until {iso(hold.until)}" if hold.until is not None else ""
     return (
-        f"tenant {hold.name} is held {_since(hold, now, reason)}{end}; "
+        f"tenant {hold.name} has been held {_since(hold, now, reason)}{end}; "
         f"release: `holdfast tenants release {hold.name}` or "
         f"POST /internal/tenants/{hold.name}/release"
     )
@@ -93,12 +92,12 @@ def format_hold(hold: SwitchSetting, now: float, reason: str) -> str:
 def _since(setting: SwitchSetting, now: float, reason: str) -> str:
     by, why = setting.by, f" ({reason})" if reason else ""
     place = f" on {by.origin}" if by.origin else ""
-    return f"since {span(now - setting.at)} by {by.actor}{place}{why}"
+    return f"for {span(now - setting.at)} by {by.actor}{place}{why}"
 
 
 def format_hold_for_tenant(hold: SwitchSetting, now: float) -> str:
     """Return that a tenant is held, for readers who may not know by whom and why."""
-    return f"tenant {hold.name} is held since {span(now - hold.at)}; an operator can release it"
+    return f"tenant {hold.name} has been held for {span(now - hold.at)}; an operator can release it"
 
 
 async def draining(store: Store) -> frozenset[str]:

@@ -10,7 +10,9 @@ from holdfast.insight.views.view import Time, View, about, example
 from holdfast.observe.snapshot import Alert, Severity
 
 
-class AlertView(View):
+class ActiveAlert(View):
+    """An alert as one check of the store finds it."""
+
     code: Annotated[str, example("backlog")]
     severity: Annotated[Severity, example(Severity.TICKET)]
     queue: Annotated[fields.QueueName | None, about("null if it concerns the whole store")]
@@ -18,6 +20,14 @@ class AlertView(View):
     says: Annotated[str, example("12000 tasks wait in queue default")]
     value: Annotated[float, example(12_000.0)]
     threshold: Annotated[float, example(10_000.0)]
+
+
+class ActiveAlerts(View):
+    alerts: list[ActiveAlert]
+    backlog: Annotated[dict[str, int], about("The threshold of each queue")]
+
+
+class AlertView(ActiveAlert):
     since: Time
 
 
@@ -25,7 +35,7 @@ class AlertList(View):
     alerts: list[AlertView]
 
 
-def alert_view(alert: Alert) -> AlertView:
+def active_alert_view(alert: Alert) -> ActiveAlert:
     return {
         "code": alert.code,
         "severity": alert.severity,
@@ -34,5 +44,8 @@ def alert_view(alert: Alert) -> AlertView:
         "says": alert.message,
         "value": alert.value,
         "threshold": alert.threshold,
-        "since": iso(alert.since),
     }
+
+
+def alert_view(alert: Alert) -> AlertView:
+    return {**active_alert_view(alert), "since": iso(alert.since)}

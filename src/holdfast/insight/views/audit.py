@@ -9,8 +9,7 @@ from holdfast.domain.redaction import Redactor
 from holdfast.domain.task.envelope import iso
 from holdfast.domain.task.history import HistoryStep, Maker
 from holdfast.domain.task.state import Command, Status
-from holdfast.engine.operations import audit as audit_ops
-from holdfast.engine.operations.audit import ChainVerdict
+from holdfast.engine.operations.audit import ChainVerdict, format_link
 from holdfast.engine.operations.audit_gaps import Missing
 from holdfast.insight.views import fields
 from holdfast.insight.views.view import Time, View, about, example
@@ -35,6 +34,13 @@ class AuditView(View):
 class AuditPage(View):
     entries: list[AuditView]
     cursor: fields.Cursor
+
+
+class AuditList(View):
+    """A page of the audit, as `--json` prints it."""
+
+    entries: list[AuditView]
+    cursor: int | None
 
 
 class TransitionView(View):
@@ -153,7 +159,7 @@ def _state_view(verdict: ChainVerdict) -> ChainState:
     return {
         "holds": verdict.holds,
         "links": verdict.links,
-        "base": audit_ops.format_link(verdict.base),
-        "head": audit_ops.format_link(verdict.head),
+        "base": format_link(verdict.base),
+        "head": format_link(verdict.head),
         "loose": verdict.loose,
     }

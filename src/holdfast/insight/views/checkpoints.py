@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
+
+from holdfast.domain.task.checkpoint import Checkpoint
 from holdfast.insight.views import fields
 from holdfast.insight.views.view import View, about, example
 
@@ -28,3 +31,8 @@ class CheckpointState(View):
     version: Annotated[
         int | None, about("The version of the stored checkpoint; null if there is none")
     ]
+
+
+def checkpoint_keys() -> str:
+    """List the keys of a stored checkpoint for a help text."""
+    return ", ".join(field.encode_name for field in msgspec.structs.fields(Checkpoint))

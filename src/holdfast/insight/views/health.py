@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired
 
 from pydantic import Field
 
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.insight.views import fields
 from holdfast.insight.views.view import TypedDict, View, about, example
-from holdfast.insight.views.workers import WorkerView, worker_view
+from holdfast.insight.views.workers import (
+    WorkerHealth,
+    WorkerView,
+    worker_health_view,
+    worker_view,
+)
 
 if TYPE_CHECKING:
     from holdfast.insight.health import Health
-
-WORKER_KEYS = frozenset("worker live seenSecondsAgo queues types slots running".split())
 
 
 class Live(TypedDict):
@@ -51,12 +54,11 @@ class OldestView(View):
     ageSeconds: Annotated[float, example(12.5)]
 
 
-class HealthView(View):
+class _HealthReport(View):
     clean: Annotated[bool, example(True)]
     store: Annotated[str, example("sqlite:///holdfast.db")]
     durable: fields.Durable
     checks: list[CheckView]
-    workers: list[WorkerView]
     oldestReady: OldestView | None
     findings: Annotated[list[FindingView], example([])]
     stuck: Annotated[tuple[str, ...], example([])]
@@ -67,6 +69,16 @@ class HealthView(View):
             "What waits for a person",
         ),
     ]
+
+
+class HealthView(_HealthReport):
+    workers: list[WorkerView]
+
+
+class DoctorView(_HealthReport):
+    """The doctor's report, as `holdfast doctor --json` prints it."""
+
+    workers: list[WorkerHealth]
 
 
 def health_view(health: Health, now: float) -> HealthView:
@@ -97,11 +109,6 @@ def health_view(health: Health, now: float) -> HealthView:
     }
 
 
-def doctor_view(health: Health, now: float) -> dict[str, Any]:
-    """Return what `holdfast doctor --json` prints: of each worker the keys that concern health."""
-    shown = health_view(health, now)
-    workers = [
-        {key: value for key, value in worker.items() if key in WORKER_KEYS}
-        for worker in shown["workers"]
-    ]
-    return {**shown, "workers": workers}
+def doctor_view(health: Health, now: float) -> DoctorView:
+    workers = [worker_health_view(worker) for worker in health.workers]
+    return {**health_view(health, now), "workers": workers}

@@ -22,7 +22,7 @@ from holdfast.engine.operations.expired_checkpoints import Forecast
 from holdfast.engine.plans.create import Preview
 from holdfast.engine.plans.handle import PlanInfo
 from holdfast.insight.views import fields
-from holdfast.insight.views.tasks import at, text_or_none
+from holdfast.insight.views.tasks import Error, at, text_or_none
 from holdfast.insight.views.view import Time, View, example
 
 _FIRST = {"wave": 1, "size": 1, "counts": {MemberState.COMPLETED: 1}}
@@ -101,6 +101,30 @@ class PlanAsked(View):
     planId: fields.PlanId
     status: Annotated[PlanStatus, example(PlanStatus.PAUSED)]
     cancelRequested: bool
+
+
+class PlanRetryAsked(PlanAsked):
+    """A plan after a retry, as `--json` prints it."""
+
+    codeUnknown: list[str]
+
+
+class FailedMember(View):
+    taskId: fields.TaskId
+    tenantId: fields.TenantId | None
+    state: MemberState
+    error: Error | None
+
+
+class PlanReportView(PlanView, PlanTermsView):
+    """A plan with its failures, as `holdfast plans show --json` prints it."""
+
+    failed: list[FailedMember]
+    failedTotal: int
+
+
+class PlanReportWithEvents(PlanReportView):
+    events: list[dict[str, Any]]
 
 
 class MemberView(View):

@@ -43,12 +43,25 @@ class Valve(StrEnum):
     CLAIMING = "claiming"
 
 
-class Turned(View):
-    queue: fields.QueueName
+class SwitchState(View):
     what: Valve
     paused: Annotated[bool, example(True)]
     changed: fields.Changed
+
+
+class _Known(View):
+    queue: fields.QueueName
     known: Annotated[bool, example(True, "False if no task, type or worker has this queue")]
+
+
+class Turned(SwitchState, _Known):
+    """A switch of a queue after a command, as the API answers it."""
+
+
+class SwitchesTurned(_Known):
+    """The switches of a queue after a command, as `--json` prints them."""
+
+    switches: list[SwitchState]
 
 
 def example_places() -> dict[Place, int]:

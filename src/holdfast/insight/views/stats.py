@@ -9,7 +9,7 @@ from holdfast.domain.task.state import Command, Status
 from holdfast.insight.views import fields
 from holdfast.insight.views.queues import example_places
 from holdfast.insight.views.tasks import TaskView
-from holdfast.insight.views.tenants import HoldView
+from holdfast.insight.views.tenants import HoldCount, HoldView
 from holdfast.insight.views.view import FORBIDS_OTHERS, TypedDict, View, about, example
 from holdfast.ports import Moves, Stats
 
@@ -38,6 +38,12 @@ class CountsView(View):
             "How often a command was refused, by STATUS and command",
         ),
     ]
+
+
+class StoreCounts(CountsView, HoldCount):
+    """The counts that `holdfast stats --json` prints."""
+
+    durable: fields.Durable
 
 
 class _Newest(View):

@@ -75,6 +75,20 @@ class Asked(View):
     cancelRequested: bool
 
 
+class RefusedView(View):
+    taskId: fields.TaskId
+    code: str
+    message: str
+
+
+class BatchView(View):
+    """The outcome of one command for many tasks."""
+
+    done: list[Asked]
+    refused: list[RefusedView]
+    codeUnknown: Annotated[list[str], about("Types whose checkpoints only their code can judge")]
+
+
 class LeaseView(View):
     worker: fields.WorkerName
     fence: fields.Fence
@@ -133,6 +147,13 @@ class Why(View):
     says: Annotated[str, example("It waits for a worker: 3 tasks are before it.")]
 
 
+class WhyAnswer(View):
+    """The answer that `holdfast why --json` prints."""
+
+    taskId: fields.TaskId
+    answer: str
+
+
 class Commands(View):
     taskId: fields.TaskId
     status: Annotated[Status, example(Status.FAILED)]
@@ -151,6 +172,24 @@ class Cause(View):
 
 class Causes(View):
     groups: list[Cause]
+
+
+class SuspendedGroup(View):
+    """Suspended tasks whose errors have the same fingerprint."""
+
+    fingerprint: str
+    count: int
+    error: str | None
+    stage: str | None
+    types: list[str]
+    example: Annotated[fields.TaskId, about("The newest task of the group")]
+    oldest: Time
+    newest: Time
+
+
+class SuspendedGroups(View):
+    groups: list[SuspendedGroup]
+    complete: bool
 
 
 EXAMPLE_STAGE = StageView(name="snapshot", durationSeconds=1.5, run=1, undo=True, result="snap-1")

@@ -63,10 +63,13 @@ class TenantStates(View):
     tenants: list[TenantState]
 
 
-class HoldState(View):
+class ReleaseState(View):
     tenantId: fields.TenantId
     held: Annotated[bool, example(True)]
     changed: fields.Changed
+
+
+class HoldState(ReleaseState):
     waitingFor: Annotated[
         fields.TaskId | None,
         example(

@@ -65,14 +65,21 @@ class TriggerPageView(View):
     cursor: fields.Cursor
 
 
+class TriggerState(View):
+    triggerId: fields.TriggerId
+    status: Annotated[TriggerStatus, example(TriggerStatus.PENDING)]
+
+
 class NextTimes(View):
     triggerId: fields.TriggerId
     next: Annotated[list[Time], example(_NEXT)]
 
 
-class TriggerAsked(View):
-    triggerId: fields.TriggerId
-    status: Annotated[TriggerStatus, example(TriggerStatus.PENDING)]
+class NextTimesAndState(TriggerState, NextTimes):
+    """The fire times that `holdfast triggers next --json` prints."""
+
+
+class TriggerAsked(TriggerState):
     taskId: Annotated[fields.TaskId | None, about("The task that `fire` has submitted")]
 
 
@@ -113,8 +120,16 @@ def trigger_detail_view(
         "owner": trigger.owner,
         "endedAt": _in_zone(trigger.ended_at, trigger),
         "legalCommands": trigger.legal,
-        "next": [moment.isoformat() for moment in upcoming],
+        "next": format_times(upcoming),
     }
+
+
+def format_times(moments: Sequence[datetime]) -> list[str]:
+    return [moment.isoformat() for moment in moments]
+
+
+def next_times_view(trigger_id: str, upcoming: Sequence[datetime]) -> NextTimes:
+    return {"triggerId": trigger_id, "next": format_times(upcoming)}
 
 
 def _in_zone(moment: float | None, trigger: Trigger) -> str | None:

@@ -12,16 +12,21 @@ from holdfast.insight.views.view import Time, View, about, example
 from holdfast.ports import WorkerInfo
 
 
-class WorkerView(View):
+class WorkerHealth(View):
+    """The keys of a worker that concern the health of a store."""
+
     worker: fields.WorkerName
-    host: Annotated[str, example("host-1")]
-    pid: fields.ProcessId
     live: Annotated[bool, example(True)]
     seenSecondsAgo: Annotated[float, example(1.5)]
     queues: tuple[fields.QueueName, ...]
     types: tuple[fields.TypeName, ...]
     slots: Annotated[int, example(128)]
     running: int
+
+
+class WorkerView(WorkerHealth):
+    host: Annotated[str, example("host-1")]
+    pid: fields.ProcessId
     startedAt: Time
     draining: Annotated[bool, about("True if a person has asked it to drain")]
 
@@ -47,8 +52,11 @@ class PoolView(View):
     processes: list[ProcessView]
 
 
-class WorkerList(View):
+class LiveWorkers(View):
     workers: list[WorkerView]
+
+
+class WorkerList(LiveWorkers):
     pool: PoolView
 
 
@@ -57,18 +65,25 @@ class Drained(View):
     changed: Annotated[fields.Changed, about("False if the worker was asked before")]
 
 
-def worker_view(worker: WorkerInfo, draining: Collection[str] = ()) -> WorkerView:
+def worker_health_view(worker: WorkerInfo) -> WorkerHealth:
     beat = worker.beat
     return {
         "worker": beat.worker,
-        "host": beat.host,
-        "pid": beat.pid,
         "live": worker.live,
         "seenSecondsAgo": worker.seen_seconds_ago,
         "queues": beat.queues,
         "types": beat.types,
         "slots": beat.slots,
         "running": beat.running,
+    }
+
+
+def worker_view(worker: WorkerInfo, draining: Collection[str] = ()) -> WorkerView:
+    beat = worker.beat
+    return {
+        **worker_health_view(worker),
+        "host": beat.host,
+        "pid": beat.pid,
         "startedAt": iso(beat.started_at),
         "draining": beat.worker in draining,
     }

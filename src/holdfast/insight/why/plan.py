@@ -37,7 +37,7 @@ async def describe_wait(store: Store, task: Task, plan: Plan, now: float) -> str
 def _rests(plan: Plan, now: float) -> str:
     shown = f"`holdfast plans show {plan.id}` shows more"
     since = f"which has been {plan.status} for {span(now - plan.status_since)}{_because(plan)}"
-    return f"{since}. {shown}; `holdfast plans resume {plan.id}` sets it going."
+    return f"{since}. {shown}; `holdfast plans resume {plan.id}` resumes it."
 
 
 def _because(plan: Plan) -> str:

@@ -120,7 +120,7 @@ class Explanation:
         workers = await self._workers() if is_driven(plan) else ()
         if not is_driven(plan) or any(worker.live for worker in workers):
             return ""
-        return f" But {_nobody(workers)} Start one: `holdfast worker APP`."
+        return f" But {_no_worker_text(workers)} Start one: `holdfast worker APP`."
 
     async def _explain_ready(self) -> str:
         task = self._task
@@ -143,7 +143,7 @@ class Explanation:
                 return f"{self._switched_off(off)}."
         live = [worker for worker in workers if worker.live]
         if not live:
-            return f"{_nobody(workers)} Start one: `holdfast worker APP`."
+            return f"{_no_worker_text(workers)} Start one: `holdfast worker APP`."
         serving = [worker for worker in live if task.queue in worker.beat.queues]
         if not serving:
             known = format_names(
@@ -196,8 +196,8 @@ class Explanation:
         active = await self._store.views.detail(view.active) if view.active else None
         if active is None or active.task.id == task.id:
             return (
-                f"It is in the line of tenant {task.tenant}, and no task is before it: the line "
-                f"should have moved. `holdfast doctor --fix` repairs that.{self._after_release()}"
+                f"It is in the line of tenant {task.tenant}, and no task is before it, but the "
+                f"line has not moved. `holdfast doctor --fix` repairs that.{self._after_release()}"
             )
         line = view.line
         number = line.index(task.id) + 1 if task.id in line else f"over {len(line)}"
@@ -266,7 +266,10 @@ class Explanation:
     async def _explain_leased(self) -> str:
         lease = self._task.lease
         if lease is None:
-            return "It is leased by nobody: `holdfast doctor --fix` repairs that."
+            return (
+                "No worker holds its lease although it counts as running: `holdfast doctor --fix` "
+                "repairs that."
+            )
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
         if not lease.until:
             return (
@@ -331,16 +334,16 @@ class Explanation:
         if not task.suspended:
             by = self._asked_by(ev.PauseRequested, ev.TaskPaused)
             planned = task.plan is not None and f" by plan:{task.plan}" in by
-            whole = f"plans resume {task.plan}` sets all of the plan" if planned else ""
+            whole = f"plans resume {task.plan}` resumes the whole plan" if planned else ""
             return (
                 f"It has been {task.status} for {span(self._dwelt)}{by}.{line} "
-                f"`holdfast {whole or f'tasks resume {task.id}` sets it'} going.{over}"
+                f"`holdfast {whole or f'tasks resume {task.id}` resumes it'}.{over}"
                 f"{self._after_release()}"
             )
         failure = task.failure
         cause = f"{failure.summary} (at stage {failure.stage!r})" if failure else "no error is kept"
         if failure is not None and failure.kind is FailureKind.OUTAGE:
-            cause = f"an outage did not end, first met {self._back(task.outage_since)}: {cause}"
+            cause = f"an outage that began {self._back(task.outage_since)} has not ended: {cause}"
         since = f"It has been {task.status} for {span(self._dwelt)}"
         return (
             f"{since} and waits for a person: {cause}.{line} {self._ways_out()}{over}"
@@ -360,7 +363,9 @@ class Explanation:
 
     async def _starts_over(self) -> str:
         ahead = await load_outlook(self._store, self._task, now=self._now, find=self._find)
-        return f" It cannot continue: {ahead.why}; set going, it {ahead.message}." if ahead else ""
+        return (
+            f" It cannot continue: {ahead.why}; if it is resumed, it {ahead.message}." if ahead else ""
+        )
 
     async def _who_waits(self) -> str:
         task = self._task
@@ -421,7 +426,9 @@ class Explanation:
         live = [format_worker(worker) for worker in workers if worker.live]
         if live:
             return f"; {format_names(live, 1)} {somebody}"
-        return f"; {_nobody(workers, other=but is not None)[:-1]}, and only a worker {anybody}"
+        return (
+            f"; {_no_worker_text(workers, other=but is not None)[:-1]}, and only a worker {anybody}"
+        )
 
 
 def format_worker(worker: WorkerInfo, more: str = "") -> str:
@@ -429,7 +436,7 @@ def format_worker(worker: WorkerInfo, more: str = "") -> str:
     return f"{worker.beat.worker} ({facts}last seen {ago(worker.seen_seconds_ago)})"
 
 
-def _nobody(workers: Sequence[WorkerInfo], *, other: bool = False) -> str:
+def _no_worker_text(workers: Sequence[WorkerInfo], *, other: bool = False) -> str:
     nobody = "no other worker is alive" if other else "no worker is alive"
     if not workers:
         return f"{nobody}."

@@ -227,5 +227,5 @@ def _keep_group(path: Path, opened: int) -> None:
 def without(tokens: Sequence[Token], name: str) -> tuple[Token, ...]:
     kept = tuple(token for token in tokens if name not in (token.id, token.name))
     if len(kept) == len(tokens):
-        raise InvalidInput(f"no token {name}")
+        raise InvalidInput(f"there is no token {name!r}")
     return kept

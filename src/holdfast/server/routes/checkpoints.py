@@ -59,7 +59,7 @@ async def put_checkpoint(
     written = await service.acting_as(caller).checkpoints.put(
         task_id, body.checkpoint, reason=body.reason, from_view=True
     )
-    return {"taskId": task_id, "version": written.version}
+    return CheckpointState(taskId=task_id, version=written.version)
 
 
 class CheckpointToRemove(sc.Reasoned):
@@ -84,4 +84,4 @@ async def remove_checkpoint(
     await service.acting_as(caller).checkpoints.remove(
         task_id, version=body.version, reason=body.reason
     )
-    return {"taskId": task_id, "version": None}
+    return CheckpointState(taskId=task_id, version=None)

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Body, Path
 
 from holdfast.engine.operations.queues import named_here
-from holdfast.insight.views.queues import QueueList, Turned, Valve, queue_views
+from holdfast.insight.views.queues import QueueList, SwitchState, Turned, Valve, queue_views
 from holdfast.ports import Switch
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role
@@ -61,10 +61,5 @@ async def turn_queue(
     changed = await service.acting_as(caller).queues.turn(
         queue, [switch], on=not pause, reason=turn.reason, force=turn.force, known=known
     )
-    return {
-        "queue": queue,
-        "what": what,
-        "paused": pause,
-        "changed": changed[switch],
-        "known": queue in known,
-    }
+    state = SwitchState(what=what, paused=pause, changed=changed[switch])
+    return {"queue": queue, "known": queue in known, **state}

@@ -112,12 +112,9 @@ async def hold_tenant(
     body = body or HoldRequest()
     until = None if body.seconds is None else service.app.clock.now() + body.seconds
     answer = await service.acting_as(caller).tenants.hold(tenant, reason=body.reason, until=until)
-    return {
-        "tenantId": tenant,
-        "held": True,
-        "changed": answer.changed,
-        "waitingFor": answer.waiting_for,
-    }
+    return HoldState(
+        tenantId=tenant, held=True, changed=answer.changed, waitingFor=answer.waiting_for
+    )
 
 
 class ReleaseRequest(sc.Reasoned):
@@ -136,4 +133,4 @@ async def release_tenant(
         raise NoSuchTenant(tenant)
     reason = body.reason if body else ""
     changed = await service.acting_as(caller).tenants.release(tenant, reason=reason)
-    return {"tenantId": tenant, "held": False, "changed": changed, "waitingFor": None}
+    return HoldState(tenantId=tenant, held=False, changed=changed, waitingFor=None)

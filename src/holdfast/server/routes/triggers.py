@@ -203,7 +203,7 @@ async def next_times(
     the times that it would have."""
     trigger = await visible_trigger(service, caller, trigger_id)
     upcoming = await (await service.app.schedule.get(trigger.id)).next(query.count)
-    return {"triggerId": trigger.id, "next": [moment.isoformat() for moment in upcoming]}
+    return views.next_times_view(trigger.id, upcoming)
 
 
 # -- acting
@@ -243,4 +243,5 @@ async def ask_trigger(
             await handle.resume(why)
         case TriggerAction.CANCEL:
             await handle.cancel(why)
-    return {"triggerId": trigger.id, "status": (await handle.info()).status, "taskId": task_id}
+    status = (await handle.info()).status
+    return views.TriggerAsked(triggerId=trigger.id, status=status, taskId=task_id)

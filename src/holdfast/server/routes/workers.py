@@ -80,4 +80,4 @@ async def drain_worker(
         now=app.clock.now(),
         live_within_seconds=LIVE_LEASES * service.settings.lease,
     )
-    return {"worker": worker, "changed": changed}
+    return Drained(worker=worker, changed=changed)

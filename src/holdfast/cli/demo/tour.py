@@ -79,7 +79,8 @@ def offer(place: Path, environment: Mapping[str, str], say: Say) -> None:
     lease = {} if person else {"HOLDFAST_LEASE": "60s"}
     with serving(place, {**environment, **lease}) as service:
         say("")
-        say(f"Now it is your turn. A service with two worker processes runs at {service.url}")
+        say("Now it is your turn. A service with two worker processes runs at")
+        say(f"  {service.url}")
         say("Try these commands in another terminal:")
         say("")
         say(f"URL={service.url}")
