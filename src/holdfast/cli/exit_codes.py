@@ -14,20 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from holdfast.domain.errors import (
-    BulkNotFound,
-    DeclarationError,
-    HoldfastError,
-    IllegalTransition,
-    InvalidInput,
-    InvalidSetting,
-    PlanNotFound,
-    Refused,
-    StoreError,
-    TaskNotFound,
-    TriggerNotFound,
-    WorkerNotFound,
-)
+from holdfast.domain import errors as err
 from holdfast.domain.plain import plain_line
 from holdfast.domain.task.state import SUSPENDED, Status
 
@@ -59,20 +46,26 @@ Exit codes:
 An error is one line on stderr, with its code at the end: [task-not-found]
 """
 
-_NOT_FOUND = (TaskNotFound, PlanNotFound, BulkNotFound, TriggerNotFound, WorkerNotFound)
-_CODES: tuple[tuple[tuple[type[HoldfastError], ...], Exit], ...] = (
+_NOT_FOUND = (
+    err.TaskNotFound,
+    err.PlanNotFound,
+    err.BulkNotFound,
+    err.TriggerNotFound,
+    err.WorkerNotFound,
+)
+_CODES: tuple[tuple[tuple[type[err.HoldfastError], ...], Exit], ...] = (
     (_NOT_FOUND, Exit.NOT_FOUND),  # before REFUSED: they are refusals, too
-    ((Refused,), Exit.REFUSED),
-    ((StoreError,), Exit.STORE),
-    ((InvalidInput, DeclarationError), Exit.INVALID),
+    ((err.Refused,), Exit.REFUSED),
+    ((err.StoreError,), Exit.STORE),
+    ((err.InvalidInput, err.DeclarationError), Exit.INVALID),
 )
 
 
-def exit_code(error: HoldfastError) -> Exit:
+def exit_code(error: err.HoldfastError) -> Exit:
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), Exit.FAILED)
 
 
-def print_error(error: HoldfastError, *, about: str = "") -> Exit:
+def print_error(error: err.HoldfastError, *, about: str = "") -> Exit:
     """Print the error on stderr and return the exit code for it."""
     message = str(error)
     if about not in message:
@@ -81,9 +74,9 @@ def print_error(error: HoldfastError, *, about: str = "") -> Exit:
     return exit_code(error)
 
 
-def _remedy(error: HoldfastError, task_id: str) -> str:
+def _remedy(error: err.HoldfastError, task_id: str) -> str:
     """Name the commands for a suspended task; not every legal command is under `holdfast tasks`."""
-    if not isinstance(error, IllegalTransition) or not isinstance(error.status, Status):
+    if not isinstance(error, err.IllegalTransition) or not isinstance(error.status, Status):
         return ""
     if not task_id or error.status not in SUSPENDED:
         return ""
@@ -129,15 +122,15 @@ class Root(TyperGroup):
 
 def _name_option(error: BaseException, args: list[str]) -> BaseException:
     """Return the error; one in the store's URL names `--store` if the URL was given there."""
-    if not isinstance(error, InvalidSetting) or error.name != "HOLDFAST_STORE":
+    if not isinstance(error, err.InvalidSetting) or error.name != "HOLDFAST_STORE":
         return error
     is_given = any(word.startswith(STORE_OPTION) for word in store_first(args)[:1])
-    return InvalidSetting(STORE_OPTION, error.value, error.reason) if is_given else error
+    return err.InvalidSetting(STORE_OPTION, error.value, error.reason) if is_given else error
 
 
 def _explain(error: BaseException) -> Exit:
     """Print why the command has ended, and return the exit code for it."""
-    if isinstance(error, HoldfastError):
+    if isinstance(error, err.HoldfastError):
         code = print_error(error)
         return Exit.USAGE if error.code == USAGE else code
     if isinstance(error, typer.Abort):
@@ -174,7 +167,9 @@ def _check_text(args: list[str]) -> None:
     """Refuse arguments that are not text in the terminal's encoding."""
     for number, word in enumerate(args, 1):
         if any("\ud800" <= char <= "\udfff" for char in word):
-            raise InvalidInput(f"argument {number} is not text in the encoding of this terminal")
+            raise err.InvalidInput(
+                f"argument {number} is not text in the encoding of this terminal"
+            )
 
 
 def store_first(args: list[str]) -> list[str]:

@@ -18,17 +18,12 @@ from holdfast.domain.plan.plan import FailureCount, FailureRate, HaltRule
 from holdfast.domain.task.state import Status
 from holdfast.ports import Filter
 
+Check = Callable[[str], object]
 
-def takes(
-    what: str,
-    help: str,
-    *names: str,
-    check: Callable[[str], object] | None = None,
-    **limits: Any,
-) -> Any:
-    """Return an option with a value; ``what`` stands for the value in the help.
 
-    ``check`` raises an error for a wrong value, before the command opens the store.
+def takes(what: str, help: str, *names: str, check: Check | None = None, **limits: Any) -> Any:
+    """Return an option with a value; ``what`` stands for it in the help, and ``check`` refuses a
+    wrong one, before the command opens the store.
     """
 
     def check_given(value: str | None) -> str | None:
@@ -36,8 +31,8 @@ def takes(
             check(value)
         return value
 
-    callback = check_given if check else None
-    return typer.Option(*names, metavar=what, help=help, callback=callback, **limits)
+    given = check_given if check else None
+    return typer.Option(*names, metavar=what, help=help, callback=given, **limits)
 
 
 def duration(what: str, help: str) -> Any:

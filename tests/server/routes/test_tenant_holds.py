@@ -62,7 +62,7 @@ async def test_a_token_of_one_tenant_is_not_told_who_holds_it_and_why(idle: Serv
     [hold] = (await get(own, "/internal/holds"))["holds"]
     assert (hold["actor"], hold["origin"], hold["reason"]) == ("", "", "")
     why = (await get(own, f"/api/tasks/{task_id}/why"))["says"]
-    assert "is held" in why
+    assert "been held" in why
     assert "between us" not in why
     assert (await own.post("/internal/tenants/t-1/release")).json()["changed"]
 
@@ -94,15 +94,15 @@ async def test_a_hold_that_is_over_is_shown_nowhere(still: Served) -> None:
     assert isinstance(clock, ManualClock)
     task_id, client = await submit(still, "t-1"), still.client()
     await client.post("/internal/tenants/t-1/hold", json={"reason": "moving", "seconds": 60})
-    assert "is held" in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
+    assert "been held" in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
     clock.advance(61)
     assert not await still.app.tenants.exists("t-1")
     assert (await get(client, "/internal/holds"))["holds"] == []
     assert (await get(client, "/internal/tasks/stats"))["holds"] == []
     assert "holdfast_tenants_held 0" in (await client.get("/metrics")).text
-    assert "is held" not in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
+    assert "been held" not in (await get(client, f"/api/tasks/{task_id}/why"))["says"]
     assert (await get(client, "/internal/tenants/t-1"))["held"] is None
-    assert "is held" not in str((await get(client, "/internal/doctor"))["waiting"])
+    assert "been held" not in str((await get(client, "/internal/doctor"))["waiting"])
     reach = TaskGateway(still.app.store, clock, "")
     assert await reach.busy({"other": "t-1"}) != {"other": None}, "a plan sees no hold"
     again = (await client.post("/internal/tenants/t-1/hold", json={"reason": "again"})).json()

@@ -10,16 +10,8 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.exit_codes import Exit
+from holdfast.cli.output import printer as out
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import (
-    GAP,
-    console,
-    hint,
-    print_fields,
-    print_json,
-    print_list,
-    say,
-)
 from holdfast.cli.output.progress import is_watched, progress
 from holdfast.cli.session import Session, in_session, run
 from holdfast.domain.audit import Audit
@@ -73,11 +65,11 @@ def list_entries(
 
     entries, more, now = run(context, load)
     rows = [_row(entry, now) for entry in entries]
-    is_short = not json and _important_width(rows) > console().width
+    is_short = not json and _important_width(rows) > out.console().width
     if is_short:
         rows = [row | {"ID": _id(row["ID"]), "ACTOR": _short(row["ACTOR"], 8, 8)} for row in rows]
     views_shown = [views.audit_view(entry, redaction.current()) for entry in entries]
-    print_list(
+    out.print_list(
         views.AuditList(entries=views_shown, cursor=more),
         rows,
         json=json,
@@ -86,14 +78,14 @@ def list_entries(
         shrinks=SHRINKS,
     )
     if is_short:
-        hint("ids are shortened; a wider terminal or --json shows them in full")
+        out.hint("ids are shortened; a wider terminal or --json shows them in full")
 
 
 def _important_width(rows: Sequence[dict[str, str]]) -> int:
     """Return the width that the important columns need."""
     wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in IMPORTANT if rows}
     wide["REASON"] = min(wide.get("REASON", 0), REASON_CHARS)
-    return sum(wide.values()) + GAP * (len(wide) - 1)
+    return sum(wide.values()) + out.GAP * (len(wide) - 1)
 
 
 def _id(text: str) -> str:
@@ -164,7 +156,7 @@ async def transitions(
         cursor=cursor,
     )
     steps = [views.transition_view(step, redaction.current()) for step in page.transitions]
-    print_list(
+    out.print_list(
         views.TransitionList(transitions=steps, cursor=page.cursor),
         [_step_row(step, now) for step in page.transitions],
         json=json,
@@ -212,7 +204,7 @@ async def verify(session: Session, *, head: Head = None, json: opt.Json = False)
             now=session.now,
         )
     if json:
-        print_json(views.verdict_view(verdict))
+        out.print_json(views.verdict_view(verdict))
     else:
         _print_verdict(verdict)
     return Exit.OK if verdict.holds else Exit.FAILED
@@ -221,12 +213,14 @@ async def verify(session: Session, *, head: Head = None, json: opt.Json = False)
 def _print_verdict(verdict: ChainVerdict) -> None:
     missing = verdict.missing
     if verdict.broken is not None:
-        say(f"BROKEN at number {verdict.broken.seq}: {verdict.broken.message}", style="bold red")
+        out.say(
+            f"BROKEN at number {verdict.broken.seq}: {verdict.broken.message}", style="bold red"
+        )
     elif verdict.holds:
-        say(f"the chain is intact: {count(verdict.links, 'link')}", style="green")
+        out.say(f"the chain is intact: {count(verdict.links, 'link')}", style="green")
     if missing is not None and not missing.explained:
-        say(f"MISSING: {missing.message}", style="bold red")
-    print_fields(
+        out.say(f"MISSING: {missing.message}", style="bold red")
+    out.print_fields(
         {
             "head": format_link(verdict.head),
             "base": format_link(verdict.base) if verdict.base.seq else None,
@@ -235,4 +229,4 @@ def _print_verdict(verdict: ChainVerdict) -> None:
         }
     )
     if verdict.holds:
-        hint("Keep this head outside the store; `audit verify --head` compares a later chain.")
+        out.hint("Keep this head outside the store; `audit verify --head` compares a later chain.")

@@ -14,26 +14,8 @@ from holdfast.cli import options as opt
 from holdfast.cli.batch import hint_of_code, warn_of_starting_over
 from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.output import redaction
-from holdfast.cli.output.bulk_view import (
-    WRONG,
-    count_words,
-    line,
-    live_line,
-    phase_text,
-    print_bulk,
-    row,
-)
-from holdfast.cli.output.printer import (
-    Row,
-    hint,
-    print_answer,
-    print_json,
-    print_list,
-    print_table,
-    say,
-    status_text,
-)
+from holdfast.cli.output import bulk_view, redaction
+from holdfast.cli.output import printer as out
 from holdfast.cli.output.progress import Estimate
 from holdfast.cli.output.watch import POLL_SECONDS, follow
 from holdfast.cli.session import Session, in_session, person
@@ -181,8 +163,8 @@ async def start(
         everything=everything,
     )
     _print_state(await begun.info(), json=json)
-    hint(await session.no_worker_warning())
-    hint(f"watch it with: holdfast bulk watch {begun.id}")
+    out.hint(await session.no_worker_warning())
+    out.hint(f"watch it with: holdfast bulk watch {begun.id}")
 
 
 @bulk.command(
@@ -200,9 +182,9 @@ async def list_bulks(
     """List bulk actions, the newest first."""
     page = await session.app.bulk.find(limit=limit, cursor=cursor)
     shown = [views.bulk_view(info, redaction.current()) for info in page.bulks]
-    print_list(
+    out.print_list(
         views.BulkPageView(bulks=shown, cursor=page.cursor),
-        [row(info, session.now) for info in page.bulks],
+        [bulk_view.row(info, session.now) for info in page.bulks],
         json=json,
         empty="no bulk actions",
         keep=3,
@@ -215,10 +197,10 @@ async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     """Show the state of one bulk action."""
     info = await (await session.app.bulk.get(id)).info()
     if json:
-        print_json(views.bulk_view(info, redaction.current()))
+        out.print_json(views.bulk_view(info, redaction.current()))
         return
-    print_bulk(info, session.now)
-    hint("" if info.over else await session.no_worker_warning())
+    bulk_view.print_bulk(info, session.now)
+    out.hint("" if info.over else await session.no_worker_warning())
 
 
 def _add_command(name: str, help: str) -> None:
@@ -250,11 +232,11 @@ async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
         session,
         poll_bulk(session, id),
         view=views.bulk_view,
-        line=line,
-        frame=lambda info: live_line(info, estimate, session.now),
+        line=bulk_view.line,
+        frame=lambda info: bulk_view.live_line(info, estimate, session.now),
         json=json,
     )
-    return Exit.FAILED if last.phase in WRONG else Exit.OK
+    return Exit.FAILED if last.phase in bulk_view.WRONG else Exit.OK
 
 
 async def poll_bulk(session: Session, bulk_id: str) -> AsyncIterator[BulkInfo]:
@@ -275,28 +257,28 @@ def _bulks(session: Session) -> Bulks:
 async def _print_preview(session: Session, choice: Choice, *, json: bool) -> None:
     preview, now = await choice.preview(session), session.now
     if json:
-        print_json(views.bulk_preview_view(preview))
+        out.print_json(views.bulk_preview_view(preview))
         return
     least = "at least " if preview.more else ""
-    say(f"{choice.command} would act on {least}{count(preview.matching, 'task')}")
+    out.say(f"{choice.command} would act on {least}{count(preview.matching, 'task')}")
     if preview.refused_now:
-        say(f"{preview.refused_now} of them would be refused in their present state")
+        out.say(f"{preview.refused_now} of them would be refused in their present state")
     _warn_of(preview)
     hint_of_code(preview.code_unknown)
-    rows: list[Row] = [
+    rows: list[out.Row] = [
         {
             "ID": task.id,
-            "STATUS": status_text(task.status),
+            "STATUS": out.status_text(task.status),
             "TYPE": task.type,
             "TENANT": task.tenant or "-",
             "CHANGED": f"{span(now - task.updated_at)} ago",
         }
         for task in preview.sample
     ]
-    print_table(rows, keep=3)
+    out.print_table(rows, keep=3)
     if preview.matching > len(rows):
-        hint(f"only the newest {len(rows)} are shown")
-    hint("this was a dry run: nothing was written")
+        out.hint(f"only the newest {len(rows)} are shown")
+    out.hint("this was a dry run: nothing was written")
 
 
 def _warn_of(preview: BulkPreview) -> None:
@@ -309,9 +291,9 @@ def _warn_of(preview: BulkPreview) -> None:
 
 
 def _print_state(info: BulkInfo, *, json: bool) -> None:
-    words = ", ".join(count_words(info)) if info.matching else str(info.command)
-    state = Text(f"{info.id}  ") + phase_text(info.phase) + Text(f"  {words}")
-    print_answer(views.bulk_view(info, redaction.current()), state, json=json)
+    words = ", ".join(bulk_view.count_words(info)) if info.matching else str(info.command)
+    state = Text(f"{info.id}  ") + bulk_view.phase_text(info.phase) + Text(f"  {words}")
+    out.print_answer(views.bulk_view(info, redaction.current()), state, json=json)
 
 
 def _canary(steps: str | None, stop_at: str, wait: str) -> Canary:

@@ -12,18 +12,8 @@ from rich.text import Text
 from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.loader import load_submission, run_on
+from holdfast.cli.output import printer as out
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import (
-    Row,
-    hint,
-    item,
-    print_answer,
-    print_fields,
-    print_json,
-    print_table,
-    say,
-    status_text,
-)
 from holdfast.cli.session import person
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidInput
@@ -119,9 +109,9 @@ def create(
         return Exit.REFUSED if shown.busy and conflict is TenantConflict.REJECT else Exit.OK
     plan = run_on(loaded, make)
     size = f"{count(plan.total, 'task')} in {count(len(plan.waves), 'wave')}"
-    line = Text(f"{plan.id}  ") + status_text(plan.status) + Text(f"  {size}")
-    print_answer(views.plan_view(plan, redaction.current()), line, json=json)
-    hint("" if json else f"watch it with: holdfast plans watch {plan.id}")
+    line = Text(f"{plan.id}  ") + out.status_text(plan.status) + Text(f"  {size}")
+    out.print_answer(views.plan_view(plan, redaction.current()), line, json=json)
+    out.hint("" if json else f"watch it with: holdfast plans watch {plan.id}")
     return Exit.OK
 
 
@@ -151,13 +141,13 @@ def _read_tenants(source: str) -> list[str]:
 
 def _print_preview(preview: Preview, conflict: TenantConflict, *, json: bool) -> None:
     if json:
-        print_json(views.preview_view(preview))
+        out.print_json(views.preview_view(preview))
         return
     there = f"exists already: {preview.exists}" if preview.exists else None
     total = f"{count(preview.total, 'task')} in {count(len(preview.waves), 'wave')}"
-    print_fields({"plan": preview.id, "exists": there, "total": total})
-    say()
-    rows: list[Row] = [
+    out.print_fields({"plan": preview.id, "exists": there, "total": total})
+    out.say()
+    rows: list[out.Row] = [
         {
             "WAVE": str(wave.number),
             "SIZE": str(len(wave.tenants)),
@@ -165,11 +155,11 @@ def _print_preview(preview: Preview, conflict: TenantConflict, *, json: bool) ->
         }
         for wave in preview.waves
     ]
-    print_table(rows, keep=3)
-    say()
+    out.print_table(rows, keep=3)
+    out.say()
     if preview.busy:
         busy = f"{count(len(preview.busy), 'tenant')} now, {_BUSY[conflict]}:"
-        item("busy", f"{busy} {format_names(preview.busy, BUSY_SHOWN)}")
+        out.item("busy", f"{busy} {format_names(preview.busy, BUSY_SHOWN)}")
     else:
-        item("busy", "no tenant has other work now")
-    hint("this was a dry run: nothing was written")
+        out.item("busy", "no tenant has other work now")
+    out.hint("this was a dry run: nothing was written")

@@ -13,17 +13,9 @@ from holdfast.cli.batch import hint_of_code, warn_of_starting_over
 from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.commands.plan_create import CREATE_HELP, PLAN_KEYS, create
 from holdfast.cli.exit_codes import Exit
+from holdfast.cli.output import printer as out
 from holdfast.cli.output import redaction
 from holdfast.cli.output.plan_view import FailedTask, PlanReport, frame, line, percent, print_plan
-from holdfast.cli.output.printer import (
-    Row,
-    console,
-    hint,
-    print_answer,
-    print_json,
-    print_list,
-    status_text,
-)
 from holdfast.cli.output.watch import POLL_SECONDS, follow
 from holdfast.cli.pages import Cursor, fill_page
 from holdfast.cli.session import Session, in_session
@@ -77,7 +69,7 @@ async def list_plans(
     page, more = await fill_page(find, limit, cursor)
     now = session.now
     shown = [views.plan_view(info(plan, now=now), redaction.current()) for plan in page]
-    print_list(
+    out.print_list(
         views.PlanPageView(plans=shown, cursor=more),
         [_row(plan, now) for plan in page],
         json=json,
@@ -86,10 +78,10 @@ async def list_plans(
     )
 
 
-def _row(plan: Plan, now: float) -> Row:
+def _row(plan: Plan, now: float) -> out.Row:
     return {
         "ID": plan.id,
-        "STATUS": status_text(plan.status),
+        "STATUS": out.status_text(plan.status),
         "SINCE": span(now - plan.status_since),
         "DONE": percent(plan.progress),
         "TASKS": str(plan.total),
@@ -116,10 +108,10 @@ async def show(
     """Show a plan's waves, its failures and the legal commands."""
     report = await _load_report(session, id, events=events)
     if json:
-        print_json(report.view(redaction.current()))
+        out.print_json(report.view(redaction.current()))
         return
     print_plan(report, session.now)
-    hint(await _undriven_warning(session, report.plan))
+    out.hint(await _undriven_warning(session, report.plan))
 
 
 async def _load_report(session: Session, plan_id: str, *, events: bool) -> PlanReport:
@@ -241,10 +233,12 @@ async def _send_command(
     if onward:
         view = views.PlanRetryAsked(**view, codeUnknown=list(unknown))
     asked = "  cancel requested: its tasks are cancelled first" if plan.cancel_requested else ""
-    print_answer(view, Text(f"{plan.id}  ") + status_text(plan.status) + Text(asked), json=json)
+    out.print_answer(
+        view, Text(f"{plan.id}  ") + out.status_text(plan.status) + Text(asked), json=json
+    )
     if not json:
         hint_of_code(unknown)
-        hint(await _undriven_warning(session, plan))
+        out.hint(await _undriven_warning(session, plan))
 
 
 async def _undriven_warning(session: Session, plan: Plan) -> str:
@@ -272,13 +266,13 @@ async def watch(session: Session, id: Id, json: opt.Json = False) -> int:
     """Follow a plan until it ends or waits for a person. Ctrl-C stops watching, not the plan."""
     id = names.check("plan", id)
     if not json:
-        hint(await _undriven_warning(session, await _load_plan(session, id)))
+        out.hint(await _undriven_warning(session, await _load_plan(session, id)))
     last = await follow(
         session,
         poll_plan(session, id),
         view=views.plan_view,
         line=line,
-        frame=partial(frame, width=console().width),
+        frame=partial(frame, width=out.console().width),
         json=json,
     )
     return Exit.FAILED if last.status in SUSPENDED else Exit.OK

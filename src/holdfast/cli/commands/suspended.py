@@ -9,17 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli import batch
 from holdfast.cli import options as opt
-from holdfast.cli.batch import (
-    BatchReport,
-    act,
-    act_onward,
-    code_unknown,
-    hint_of_code,
-    judge_checkpoints,
-    print_report,
-    warn_of,
-)
 from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.commands.tasks import (
     JSON_REPORT,
@@ -228,7 +219,7 @@ async def amend(
         given["data"] = opt.parse_json_object("--data", data, '{"cursor": 7}')
     checkpoints = session.app.checkpoints.acting_as(*person())
     ask = partial(checkpoints.amend, reason=reason, force=force, from_view=True, **given)
-    return print_report(await act([id], ask), json=json)
+    return batch.print_report(await batch.act([id], ask), json=json)
 
 
 @suspended.command("discard", epilog=JSON_REPORT)
@@ -268,24 +259,24 @@ def _send_command(
     json: bool,
     onward: bool = False,
 ) -> int:
-    async def send(session: Session) -> BatchReport:
+    async def send(session: Session) -> batch.BatchReport:
         ask = partial(command, session.control)
         if ids:
-            return await (act_onward(session, ids, ask) if onward else act(ids, ask))
+            return await (batch.act_onward(session, ids, ask) if onward else batch.act(ids, ask))
         chosen = await _matching_ids(session, filters)
         unknown: tuple[str, ...] = ()
         if chosen and onward:
-            ahead = await judge_checkpoints(session, chosen)
-            warn_of(ahead.outlooks)
-            unknown = code_unknown(session, ahead.tasks)
-            hint_of_code(() if json else unknown)
+            ahead = await batch.judge_checkpoints(session, chosen)
+            batch.warn_of(ahead.outlooks)
+            unknown = batch.code_unknown(session, ahead.tasks)
+            batch.hint_of_code(() if json else unknown)
         if chosen:
             _confirm(verb, len(chosen), yes=yes)
-        report = await act(chosen, ask)
+        report = await batch.act(chosen, ask)
         report.code_unknown = unknown if json else ()  # people have read the hint
         return report
 
-    return print_report(run(context, send), json=json, brief=not ids)
+    return batch.print_report(run(context, send), json=json, brief=not ids)
 
 
 def _confirm(verb: str, many: int, *, yes: bool) -> None:

@@ -7,18 +7,8 @@ from typing import Annotated
 from holdfast.cli import options as opt
 from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.exit_codes import Exit
+from holdfast.cli.output import printer as out
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import (
-    Row,
-    iso_seconds,
-    print_answer,
-    print_fields,
-    print_json,
-    print_table,
-    prose,
-    say,
-    status_text,
-)
 from holdfast.cli.session import Session, in_session, person
 from holdfast.domain.phrases import count
 from holdfast.domain.task.envelope import iso
@@ -50,11 +40,11 @@ async def show(
     loaded = await overviews(session.app, tenants)
     if json:
         shown = [overview.view(redaction.current()) for overview in loaded]
-        print_json(views.TenantStates(tenants=shown))
+        out.print_json(views.TenantStates(tenants=shown))
     else:
         for number, overview in enumerate(loaded):
             if number:
-                say()
+                out.say()
             _print_overview(overview)
     known = all(overview.active or overview.latest for overview in loaded)
     return Exit.OK if known else Exit.NOT_FOUND
@@ -63,11 +53,11 @@ async def show(
 def _print_overview(overview: TenantOverview) -> None:
     status, view, active = overview.status, overview.lock, overview.active
     checkpoint = "yes" if status.has_checkpoint else "none"
-    print_fields(
+    out.print_fields(
         {
             "tenant": view.tenant,
             "active": active.id if active else "none",
-            "status": status_text(active.status) if active else None,
+            "status": out.status_text(active.status) if active else None,
             "type": active.type if active else None,
             "stage": active.at_stage if active else None,
             "progress": f"{status.task.progress:.0%}" if status.task else None,
@@ -78,10 +68,10 @@ def _print_overview(overview: TenantOverview) -> None:
         }
     )
     for task_id in overview.line:
-        say(f"            {task_id}")
+        out.say(f"            {task_id}")
     if view.waiting > len(overview.line):
-        say(f"            … and {view.waiting - len(overview.line)} more")
-    prose(redaction.text(overview.next))
+        out.say(f"            … and {view.waiting - len(overview.line)} more")
+    out.prose(redaction.text(overview.next))
 
 
 @tenants.command(
@@ -106,7 +96,7 @@ async def hold(
         tenantId=tenant, held=True, changed=answer.changed, waitingFor=answer.waiting_for
     )
     line = f"{tenant}  {answer}{'' if answer.changed else ' (it was held already)'}"
-    print_answer(view, line, json=json)
+    out.print_answer(view, line, json=json)
 
 
 @tenants.command("release", epilog=f"JSON: {keys(views.ReleaseState)} (false: it was not held).")
@@ -118,7 +108,7 @@ async def release(
     changed = await session.app.tenants.acting_as(*person()).release(tenant, reason=reason)
     line = f"{tenant}  {'released' if changed else 'was not held'}"
     view = views.ReleaseState(tenantId=tenant, held=False, changed=changed)
-    print_answer(view, line, json=json)
+    out.print_answer(view, line, json=json)
 
 
 @tenants.command("holds", epilog=f"JSON: {keys(views.HoldList, holds=views.HoldView)}.")
@@ -128,18 +118,18 @@ async def holds(session: Session, json: opt.Json = False) -> None:
     holds = await session.app.tenants.holds()
     if json:
         shown = [views.hold_view(hold, redaction.current()) for hold in holds]
-        print_json(views.HoldList(holds=shown))
+        out.print_json(views.HoldList(holds=shown))
         return
-    print_table([hold_row(hold) for hold in holds], keep=3)
+    out.print_table([hold_row(hold) for hold in holds], keep=3)
     if not holds:
-        say("no tenant is held")
+        out.say("no tenant is held")
 
 
-def hold_row(hold: SwitchSetting) -> Row:
+def hold_row(hold: SwitchSetting) -> out.Row:
     return {
         "TENANT": hold.name,
-        "UNTIL": "released" if hold.until is None else iso_seconds(hold.until),
-        "SINCE": iso_seconds(hold.at),
+        "UNTIL": "released" if hold.until is None else out.iso_seconds(hold.until),
+        "SINCE": out.iso_seconds(hold.at),
         "BY": hold.by.actor,
         "REASON": redaction.text(hold.by.reason) or "-",
     }

@@ -12,15 +12,8 @@ from rich.text import Text
 from holdfast.cli import options as opt
 from holdfast.cli.command_group import CommandGroup
 from holdfast.cli.loader import load_app_for, load_submission, run_on
+from holdfast.cli.output import printer as out
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import (
-    hint,
-    print_answer,
-    print_json,
-    print_list,
-    say,
-    status_text,
-)
 from holdfast.cli.output.trigger_view import format_time, local, print_trigger, trigger_row
 from holdfast.cli.pages import Cursor, fill_page
 from holdfast.cli.session import Session, in_session, person
@@ -72,7 +65,7 @@ async def list_triggers(
 
     page, more = await fill_page(find, limit, cursor)
     shown = [views.trigger_view(trigger, redaction.current()) for trigger in page]
-    print_list(
+    out.print_list(
         views.TriggerPageView(triggers=shown, cursor=more),
         [trigger_row(trigger) for trigger in page],
         json=json,
@@ -88,7 +81,7 @@ async def show(session: Session, id: Id, json: opt.Json = False) -> None:
     handle = await session.schedule.get(id)
     trigger, upcoming = await handle.info(), await handle.next(NEXT_SHOWN)
     if json:
-        print_json(views.trigger_detail_view(trigger, upcoming, redaction.current()))
+        out.print_json(views.trigger_detail_view(trigger, upcoming, redaction.current()))
     else:
         print_trigger(trigger, upcoming, session.now)
 
@@ -106,15 +99,15 @@ async def next(
     trigger, upcoming = await handle.info(), await handle.next(count)
     if json:
         state = views.TriggerState(triggerId=trigger.id, status=trigger.status)
-        print_json({**state, **views.next_times_view(trigger.id, upcoming)})
+        out.print_json({**state, **views.next_times_view(trigger.id, upcoming)})
         return
     for moment in upcoming:
-        say(format_time(moment))
+        out.say(format_time(moment))
     if trigger.status in (TriggerStatus.PAUSED, TriggerStatus.SUSPENDED):
-        hint(f"it is {trigger.status}: it would fire at these times if resumed now")
+        out.hint(f"it is {trigger.status}: it would fire at these times if resumed now")
     elif not upcoming:
         ended = trigger.status not in UNFINISHED
-        hint(f"it is {trigger.status} and fires no more" if ended else "no fire time is left")
+        out.hint(f"it is {trigger.status} and fires no more" if ended else "no fire time is left")
 
 
 @triggers.command("fire", epilog=f"JSON: {keys(views.TriggerAsked)}.")
@@ -137,8 +130,8 @@ def fire(
 
     task_id, trigger = run_on(load_app_for(context, app), act, needs_store=True)
     view = views.TriggerAsked(triggerId=trigger.id, status=trigger.status, taskId=task_id)
-    line = Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(f"  task {task_id}")
-    print_answer(view, line, json=json)
+    line = Text(f"{trigger.id}  ") + out.status_text(trigger.status) + Text(f"  task {task_id}")
+    out.print_answer(view, line, json=json)
 
 
 def _add_command(name: str, command: Callable[..., Awaitable[TriggerStatus]], help: str) -> None:
@@ -149,8 +142,8 @@ def _add_command(name: str, command: Callable[..., Awaitable[TriggerStatus]], he
     ) -> None:
         handle = await session.schedule.get(id)
         status = await command(handle, reason)
-        line = Text(f"{handle.id}  ") + status_text(status)
-        print_answer(views.TriggerState(triggerId=handle.id, status=status), line, json=json)
+        line = Text(f"{handle.id}  ") + out.status_text(status)
+        out.print_answer(views.TriggerState(triggerId=handle.id, status=status), line, json=json)
 
 
 _add_command("pause", TriggerHandle.pause, "Stop firing until the trigger is resumed.")
@@ -222,8 +215,8 @@ def add(
     trigger = run_on(loaded, make)
     due = trigger.fire_time
     then = "" if due is None else f"  fires at {local(due, trigger.schedule)}"
-    line = Text(f"{trigger.id}  ") + status_text(trigger.status) + Text(then)
-    print_answer(views.trigger_view(trigger, redaction.current()), line, json=json)
+    line = Text(f"{trigger.id}  ") + out.status_text(trigger.status) + Text(then)
+    out.print_answer(views.trigger_view(trigger, redaction.current()), line, json=json)
 
 
 def _parse_time(text: str) -> datetime:

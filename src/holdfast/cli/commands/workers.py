@@ -11,13 +11,8 @@ from holdfast.cli.output.printer import Row, print_answer, print_list
 from holdfast.cli.session import Session, in_session
 from holdfast.domain.phrases import span
 from holdfast.engine.operations import switches
+from holdfast.insight.views import workers as views
 from holdfast.insight.views.view import keys
-from holdfast.insight.views.workers import (
-    Drained,
-    LiveWorkers,
-    WorkerView,
-    worker_view,
-)
 from holdfast.ports import LIVE_LEASES
 from holdfast.registry import OWN_QUEUES
 
@@ -28,16 +23,16 @@ SHRINKS = {"QUEUES": 40}  # the queues matter more than when the worker was seen
 Name = Annotated[str, opt.argument("WORKER", "The worker's name, as in the list.")]
 
 
-@workers.command("list", epilog=f"JSON: {keys(LiveWorkers, workers=WorkerView)}.")
+@workers.command("list", epilog=f"JSON: {keys(views.LiveWorkers, workers=views.WorkerView)}.")
 @in_session
 async def list_workers(session: Session, json: opt.Json = False) -> None:
     """List the workers that were seen recently."""
     draining = await switches.draining(session.store)
-    views = [worker_view(worker, draining) for worker in await session.load_workers()]
-    common = {name for name in OWN_QUEUES if all(name in view["queues"] for view in views)}
+    shown = [views.worker_view(worker, draining) for worker in await session.load_workers()]
+    common = {name for name in OWN_QUEUES if all(name in view["queues"] for view in shown)}
     print_list(
-        LiveWorkers(workers=views),
-        [_row(view, common) for view in views],
+        views.LiveWorkers(workers=shown),
+        [_row(view, common) for view in shown],
         json=json,
         empty="no worker was seen recently; start one: `holdfast worker APP`",
         keep=4,
@@ -45,7 +40,7 @@ async def list_workers(session: Session, json: opt.Json = False) -> None:
     )
 
 
-def _row(view: WorkerView, common: Collection[str]) -> Row:
+def _row(view: views.WorkerView, common: Collection[str]) -> Row:
     state = "draining" if view["draining"] else "live"
     busy = f"{view['running']}/{view['slots']}"
     return {
@@ -65,7 +60,7 @@ def _shown_queues(queues: Sequence[str], common: Collection[str]) -> Sequence[st
     return sorted(shown, key=lambda name: name in OWN_QUEUES)
 
 
-@workers.command("drain", epilog=f"JSON: {keys(Drained)} (false: it was draining already).")
+@workers.command("drain", epilog=f"JSON: {keys(views.Drained)} (false: it was draining already).")
 @in_session
 async def drain(
     session: Session, worker: Name, reason: opt.Reason = "", json: opt.Json = False
@@ -79,4 +74,4 @@ async def drain(
         live_within_seconds=LIVE_LEASES * session.settings.lease,
     )
     line = f"{worker}  draining" + ("" if changed else " (no change)")
-    print_answer(Drained(worker=worker, changed=changed), line, json=json)
+    print_answer(views.Drained(worker=worker, changed=changed), line, json=json)

@@ -10,21 +10,8 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from holdfast.cli.output import printer as out
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import (
-    Row,
-    hint,
-    item,
-    operator_text,
-    print_events,
-    print_fields,
-    print_table,
-    say,
-    section,
-    since,
-    status_text,
-    table_of,
-)
 from holdfast.domain.phrases import count, format_names, span
 from holdfast.domain.plain import plain_line
 from holdfast.domain.plan import events as plan_events
@@ -94,18 +81,18 @@ class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def print_plan(shown: PlanReport, now: float) -> None:
-    print_fields(_summary(shown.plan, shown.info, now))
-    say()
-    print_table(list(wave_rows(shown.info)), keep=2)
+    out.print_fields(_summary(shown.plan, shown.info, now))
+    out.say()
+    out.print_table(list(wave_rows(shown.info)), keep=2)
     if shown.failed_total:
         _print_failed(shown)
-    hint(f"all its tasks: holdfast tasks list --plan {shown.info.id}")
+    out.hint(f"all its tasks: holdfast tasks list --plan {shown.info.id}")
     if shown.events is not None:
-        print_events(shown.events, _describe)
+        out.print_events(shown.events, _describe)
 
 
 def _summary(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | None]:
-    status = status_text(info.status) + Text(f" for {span(now - plan.status_since)}")
+    status = out.status_text(info.status) + Text(f" for {span(now - plan.status_since)}")
     return {
         "plan": info.id,
         "status": status + Text(", is being cancelled" if info.cancel_requested else ""),
@@ -118,9 +105,9 @@ def _summary(plan: Plan, info: PlanInfo, now: float) -> dict[str, str | Text | N
         "soak": span(plan.soak_seconds) if plan.soak_seconds else None,
         "ends": None if info.ends_in_seconds is None else f"in about {span(info.ends_in_seconds)}",
         "driver": info.driver,
-        "created": since(info.created_at, now),
-        "started": None if info.started_at is None else since(info.started_at, now),
-        "updated": since(info.updated_at, now),
+        "created": out.since(info.created_at, now),
+        "started": None if info.started_at is None else out.since(info.started_at, now),
+        "updated": out.since(info.updated_at, now),
         "commands": ", ".join(info.legal) or "none",
     }
 
@@ -154,7 +141,7 @@ def _halts(plan: Plan) -> str | None:
     return f"when {plan.halt_on} failed; then {_THEN[plan.on_halt]}"
 
 
-def wave_rows(info: PlanInfo) -> Iterator[Row]:
+def wave_rows(info: PlanInfo) -> Iterator[out.Row]:
     shown = [state for state in MemberState if state in ALWAYS or info.count(state)]
     for wave in info.waves:
         mark = "▶" if wave.number == info.wave and info.status not in SETTLED else " "
@@ -163,13 +150,13 @@ def wave_rows(info: PlanInfo) -> Iterator[Row]:
 
 
 def _print_failed(shown: PlanReport) -> None:
-    section(f"failed ({shown.failed_total})")
+    out.section(f"failed ({shown.failed_total})")
     for failed in shown.failed[:FAILED_SHOWN]:
         undone = "" if failed.state is MemberState.FAILED else f", {failed.state}"
-        say(f"  {failed.task_id}  {failed.tenant or 'no tenant'}{undone}")
-        item("  ", failed.message)
+        out.say(f"  {failed.task_id}  {failed.tenant or 'no tenant'}{undone}")
+        out.item("  ", failed.message)
     if (more := shown.failed_total - FAILED_SHOWN) > 0:
-        say(f"  and {more} more; --json has them")
+        out.say(f"  and {more} more; --json has them")
 
 
 def _describe(event: PlanEvent) -> str:
@@ -181,7 +168,7 @@ def _facts(fields: dict[str, Any]) -> Iterator[str]:
         if name in COMMON or value in (None, "", ()):
             continue
         if name == "by":
-            yield operator_text(value)
+            yield out.operator_text(value)
         elif name == "moved":
             states = Counter(state for _, state in value)
             yield ", ".join(f"{number} {state}" for state, number in states.items())
@@ -193,9 +180,9 @@ def _facts(fields: dict[str, Any]) -> Iterator[str]:
 
 def frame(info: PlanInfo, width: int) -> RenderableType:
     """Return what `watch` shows on a terminal."""
-    head = Text(f"{info.id}  ") + status_text(info.status) + Text(f"  wave {_wave(info)}")
+    head = Text(f"{info.id}  ") + out.status_text(info.status) + Text(f"  wave {_wave(info)}")
     ends = "" if info.ends_in_seconds is None else f", ends in about {span(info.ends_in_seconds)}"
-    table, _ = table_of(list(wave_rows(info)), keep=2, width=width)
+    table, _ = out.table_of(list(wave_rows(info)), keep=2, width=width)
     reason = [Text(plain_line(redaction.text(info.reason)))] if info.reason else []
     return Group(head, Text(f"{bar(info)}{ends}"), *reason, table)
 

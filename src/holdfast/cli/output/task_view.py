@@ -8,16 +8,8 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
+from holdfast.cli.output import printer as out
 from holdfast.cli.output import redaction
-from holdfast.cli.output.printer import (
-    operator_text,
-    print_events,
-    print_fields,
-    say,
-    section,
-    since,
-    status_text,
-)
 from holdfast.domain.errors import SerialisationError
 from holdfast.domain.phrases import ago, span
 from holdfast.domain.plain import plain, plain_line
@@ -39,22 +31,22 @@ DONE, FAILED, NOW, UNDONE, TO_COME = "✓", "✗", "▶", "↶", "·"
 
 def print_task(detail: Detail, now: float) -> None:
     task = detail.task
-    print_fields(_summary(detail, now))
-    section("stages")
+    out.print_fields(_summary(detail, now))
+    out.section("stages")
     for line in _stages(detail):
-        say(line)
+        out.say(line)
     if task.failure is not None:
         _print_failure(task.failure, now)
     if detail.checkpoint is not None:
         _print_checkpoint(detail.checkpoint, task, now)
     _print_body("payload", detail.payload)
     _print_body("result", detail.result)
-    print_events(detail.events, _describe)
+    out.print_events(detail.events, _describe)
 
 
 def _summary(detail: Detail, now: float) -> dict[str, str | Text | None]:
     task, shown = detail.task, info(detail)
-    status = status_text(task.status) + Text(f" for {span(now - task.status_since)}")
+    status = out.status_text(task.status) + Text(f" for {span(now - task.status_since)}")
     failures = f"{task.failures} in a row (at most {task.retry_max})"
     message = f": {redaction.text(shown.message)}" if shown.message else ""
     return {
@@ -76,8 +68,8 @@ def _summary(detail: Detail, now: float) -> dict[str, str | Text | None]:
         "lease": _lease(task, now),
         "ran by": task.ran_by if task.lease is None else None,
         "due": at(task.due) if task.place is Place.LATER else None,
-        "created": since(task.created_at, now),
-        "updated": since(task.updated_at, now),
+        "created": out.since(task.created_at, now),
+        "updated": out.since(task.updated_at, now),
         "commands": ", ".join(task.legal) or "none",
     }
 
@@ -148,15 +140,15 @@ def _last_forward_run(detail: Detail) -> int:
 
 
 def _print_failure(failure: Failure, now: float) -> None:
-    section("error")
+    out.section("error")
     failure = redaction.current().failure(failure)
-    say(f"  {failure.summary}")
-    say(
+    out.say(f"  {failure.summary}")
+    out.say(
         f"  {failure.kind}, stage {failure.stage}, attempt {failure.attempt}, "
         f"{ago(now - failure.at)}, fingerprint {failure.fingerprint}"
     )
     for line in failure.traceback.splitlines():
-        say(f"    {plain(line)}")
+        out.say(f"    {plain(line)}")
 
 
 def _print_checkpoint(body: bytes, task: Task, now: float) -> None:
@@ -165,23 +157,23 @@ def _print_checkpoint(body: bytes, task: Task, now: float) -> None:
     except SerialisationError:
         _print_body("checkpoint (unreadable)", body)
         return
-    section("checkpoint")
+    out.section("checkpoint")
     data = msgspec.json.encode(saved.custom_data)
-    say(
+    out.say(
         f"  after stage {', '.join(saved.completed_stage_names[-1:])}, version {saved.version}, "
         f"{at(saved.timestamp.timestamp())}"
     )
     if saved.custom_data:
-        say(f"  data {short_body(data)}")
+        out.say(f"  data {short_body(data)}")
     if ahead := outlook(task, saved, now=now):
-        say(f"  {ahead.why}; when resumed, the task {ahead.message}")
+        out.say(f"  {ahead.why}; when resumed, the task {ahead.message}")
 
 
 def _print_body(name: str, body: bytes | None) -> None:
     if body is None:
         return
-    section(name)
-    say(f"  {short_body(body)}")
+    out.section(name)
+    out.say(f"  {short_body(body)}")
 
 
 def short_body(body: bytes) -> str:
@@ -203,7 +195,7 @@ def _facts(fields: dict[str, Any]) -> Iterator[str]:
         if name == "failure":
             yield f"{value['stage']}: {value['error']}: {value['message']}"
         elif name == "by":
-            yield operator_text(value)
+            yield out.operator_text(value)
         elif name.endswith("Seconds"):
             yield span(value)
         elif name == "stage":

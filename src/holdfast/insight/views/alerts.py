@@ -11,8 +11,6 @@ from holdfast.observe.snapshot import Alert, Severity
 
 
 class ActiveAlert(View):
-    """An alert as one check of the store finds it."""
-
     code: Annotated[str, example("backlog")]
     severity: Annotated[Severity, example(Severity.TICKET)]
     queue: Annotated[fields.QueueName | None, about("null if it concerns the whole store")]

@@ -37,8 +37,6 @@ class AuditPage(View):
 
 
 class AuditList(View):
-    """A page of the audit, as `--json` prints it."""
-
     entries: list[AuditView]
     cursor: int | None
 

@@ -76,8 +76,6 @@ class HealthView(_HealthReport):
 
 
 class DoctorView(_HealthReport):
-    """The doctor's report, as `holdfast doctor --json` prints it."""
-
     workers: list[WorkerHealth]
 
 

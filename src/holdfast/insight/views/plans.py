@@ -104,8 +104,6 @@ class PlanAsked(View):
 
 
 class PlanRetryAsked(PlanAsked):
-    """A plan after a retry, as `--json` prints it."""
-
     codeUnknown: list[str]
 
 
@@ -117,8 +115,6 @@ class FailedMember(View):
 
 
 class PlanReportView(PlanView, PlanTermsView):
-    """A plan with its failures, as `holdfast plans show --json` prints it."""
-
     failed: list[FailedMember]
     failedTotal: int
 

@@ -59,8 +59,6 @@ class Turned(SwitchState, _Known):
 
 
 class SwitchesTurned(_Known):
-    """The switches of a queue after a command, as `--json` prints them."""
-
     switches: list[SwitchState]
 
 

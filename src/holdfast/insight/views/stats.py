@@ -41,8 +41,6 @@ class CountsView(View):
 
 
 class StoreCounts(CountsView, HoldCount):
-    """The counts that `holdfast stats --json` prints."""
-
     durable: fields.Durable
 
 

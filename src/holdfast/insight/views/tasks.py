@@ -82,8 +82,6 @@ class RefusedView(View):
 
 
 class BatchView(View):
-    """The outcome of one command for many tasks."""
-
     done: list[Asked]
     refused: list[RefusedView]
     codeUnknown: Annotated[list[str], about("Types whose checkpoints only their code can judge")]
@@ -148,8 +146,6 @@ class Why(View):
 
 
 class WhyAnswer(View):
-    """The answer that `holdfast why --json` prints."""
-
     taskId: fields.TaskId
     answer: str
 

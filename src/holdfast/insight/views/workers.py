@@ -13,8 +13,6 @@ from holdfast.ports import WorkerInfo
 
 
 class WorkerHealth(View):
-    """The keys of a worker that concern the health of a store."""
-
     worker: fields.WorkerName
     live: Annotated[bool, example(True)]
     seenSecondsAgo: Annotated[float, example(1.5)]

@@ -266,10 +266,8 @@ class Explanation:
     async def _explain_leased(self) -> str:
         lease = self._task.lease
         if lease is None:
-            return (
-                "No worker holds its lease although it counts as running: `holdfast doctor --fix` "
-                "repairs that."
-            )
+            counts = "No worker holds its lease although it counts as running"
+            return f"{counts}: `holdfast doctor --fix` repairs that."
         doing = self._undoes() if self._task.status is Status.ROLLING_BACK else self._runs()
         if not lease.until:
             return (
