@@ -19,13 +19,7 @@ import typer
 
 from holdfast.cli.process.logs import log_warnings
 from holdfast.cli.session import check_is_shared, given_store
-from holdfast.domain.errors import (
-    HoldfastError,
-    InvalidInput,
-    NotJson,
-    SerialisationError,
-    StoreUnavailable,
-)
+from holdfast.domain import errors as err
 from holdfast.encoding.codec import Codec
 from holdfast.engine import Holdfast
 from holdfast.engine.declare import Submittable
@@ -34,7 +28,7 @@ from holdfast.engine.store_url import store_from_settings
 T = TypeVar("T")
 
 
-class CannotLoad(InvalidInput, stored_name="CannotLoad"):
+class CannotLoad(err.InvalidInput, stored_name="CannotLoad"):
     code = "cannot-load"
 
 
@@ -69,7 +63,7 @@ def load_app(target: str) -> Holdfast:
 def _import(name: str) -> object:
     try:
         return importlib.import_module(name)
-    except HoldfastError:
+    except err.HoldfastError:
         raise
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
@@ -113,7 +107,7 @@ def run_on(
     async def run_opened() -> T:
         async with app:
             if app.degraded:
-                raise StoreUnavailable(
+                raise err.StoreUnavailable(
                     "the store does not answer, and a memory store keeps nothing"
                 )
             return await command(app)
@@ -129,7 +123,7 @@ def load_submission(
     declared = loaded.registry.find(type)
     if declared is None:
         known = ", ".join(sorted(loaded.registry.names())) or "none"
-        raise InvalidInput(f"the app declares no task type {type!r}; it declares: {known}")
+        raise err.InvalidInput(f"the app declares no task type {type!r}; it declares: {known}")
     return loaded, Submittable(loaded, declared), _decode_payload(declared.payload, payload)
 
 
@@ -138,8 +132,8 @@ def _decode_payload(codec: Codec[Any], text: str) -> Any:
     try:
         plain = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise NotJson("--payload", f"not JSON: {error}") from error
+        raise err.NotJson("--payload", f"not JSON: {error}") from error
     try:
         return codec.decode(text.encode())
-    except SerialisationError:
+    except err.SerialisationError:
         return plain

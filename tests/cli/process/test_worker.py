@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from holdfast.cli.exit_codes import Exit
-from holdfast.cli.process import worker
+from holdfast.cli.process import lifecycle, worker
 from holdfast.cli.process.worker_group import WorkerGroup
 from holdfast.domain.task import decide
 from holdfast.domain.task.placement import Place
@@ -316,8 +316,8 @@ def test_a_worker_raises_the_limit_on_open_files(
         raise typer.Exit
 
     monkeypatch.setattr(worker, "load_app_on", lambda *_: None)
-    monkeypatch.setattr(worker, "log_for", lambda _: None)
-    monkeypatch.setattr(worker, "raise_file_limit", note_and_end)
+    monkeypatch.setattr(lifecycle, "log_for", lambda _: None)
+    monkeypatch.setattr(lifecycle, "raise_file_limit", note_and_end)
     assert world.cli("worker", "tasks:app").exit_code == Exit.OK
     assert raised == [True]
 

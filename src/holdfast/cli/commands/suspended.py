@@ -12,14 +12,7 @@ import typer
 from holdfast.cli import batch
 from holdfast.cli import options as opt
 from holdfast.cli.command_group import CommandGroup
-from holdfast.cli.commands.tasks import (
-    JSON_REPORT,
-    PAGE_KEYS,
-    error_message,
-    find_tasks,
-    print_detail,
-    task_page,
-)
+from holdfast.cli.commands import tasks as task_commands
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import Row, hint, print_list, status_text
 from holdfast.cli.pages import matching_tasks
@@ -51,7 +44,7 @@ with_filters = opt.with_filters("type", "tenant", "queue", "error", "older_than"
 
 @suspended.command(
     "list",
-    epilog=f"JSON: {PAGE_KEYS} (null: the last page). "
+    epilog=f"JSON: {task_commands.PAGE_KEYS} (null: the last page). "
     f"With --group: {keys(SuspendedGroups, groups=SuspendedGroup)}.",
 )
 @with_filters
@@ -71,9 +64,9 @@ async def list_suspended(
     if group:
         await _list_groups(session, where, empty, json=json)
         return
-    tasks, more = await find_tasks(session, where, limit, cursor)
+    tasks, more = await task_commands.find_tasks(session, where, limit, cursor)
     print_list(
-        task_page(tasks, more),
+        task_commands.task_page(tasks, more),
         [_row(task, session.now) for task in tasks],
         json=json,
         empty=empty,
@@ -87,7 +80,7 @@ def _row(task: Task, now: float) -> Row:
         "ID": task.id,
         "STATUS": status_text(task.status),
         "SINCE": span(now - task.status_since),
-        "ERROR": error_message(task),
+        "ERROR": task_commands.error_message(task),
         "TYPE": task.type,
         "TENANT": task.tenant or "-",
         "FINGERPRINT": failure.fingerprint if failure else "-",
@@ -169,10 +162,10 @@ async def show(session: Session, id: opt.Id, json: opt.Json = False) -> None:
     detail = await session.load_detail(id)
     if not detail.task.suspended:
         raise NotSuspended(id, detail.task.status)
-    print_detail(detail, session.now, json=json)
+    task_commands.print_detail(detail, session.now, json=json)
 
 
-@suspended.command("resume", epilog=JSON_REPORT)
+@suspended.command("resume", epilog=task_commands.JSON_REPORT)
 @with_filters
 def resume(
     context: typer.Context,
@@ -191,7 +184,7 @@ def resume(
     return _send_command(context, "resume", command, ids, chosen, yes=yes, json=json, onward=True)
 
 
-@suspended.command("amend", epilog=JSON_REPORT)
+@suspended.command("amend", epilog=task_commands.JSON_REPORT)
 @in_session
 async def amend(
     session: Session,
@@ -222,7 +215,7 @@ async def amend(
     return batch.print_report(await batch.act([id], ask), json=json)
 
 
-@suspended.command("discard", epilog=JSON_REPORT)
+@suspended.command("discard", epilog=task_commands.JSON_REPORT)
 @with_filters
 def discard(
     context: typer.Context,

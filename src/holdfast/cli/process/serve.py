@@ -19,13 +19,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.extras import check_server
 from holdfast.cli.loader import load_app_on
-from holdfast.cli.process.lifecycle import (
-    log_for,
-    on_signals,
-    raise_file_limit,
-    run,
-    tie_to_parent,
-)
+from holdfast.cli.process import lifecycle
 from holdfast.cli.process.worker import (
     END_SECONDS,
     TETHERED,
@@ -95,8 +89,8 @@ def serve(
     check_server()
     url = given_store(context)
     loaded = load_app_on(app, url)
-    log_for(loaded)
-    raise_file_limit()
+    lifecycle.log_for(loaded)
+    lifecycle.raise_file_limit()
     command = (sys.executable, "-m", "holdfast", "worker", app, TETHERED)
     wanted = ServeOptions(
         host=host,
@@ -108,7 +102,7 @@ def serve(
         tethered=tethered,
         command=(*command, *worker_options(slots, queues, url)),
     )
-    run(_serve(loaded, wanted))
+    lifecycle.run(_serve(loaded, wanted))
     return Exit.OK
 
 
@@ -151,10 +145,10 @@ async def _run(
 ) -> None:
     from holdfast.server.serve import answer
 
-    announced, stop, urgent = on_signals(at_once=wanted.tethered)
+    announced, stop, urgent = lifecycle.on_signals(at_once=wanted.tethered)
     leaving = asyncio.create_task(_leave(service, announced, stop))
     if wanted.tethered:
-        tie_to_parent(stop, within_seconds=service.settings.drain + STOP_SECONDS)
+        lifecycle.tie_to_parent(stop, within_seconds=service.settings.drain + STOP_SECONDS)
     async with service.run_background():
         try:
             await workers.start()

@@ -10,19 +10,13 @@ import typer
 from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.loader import load_app_on
+from holdfast.cli.process import lifecycle
 from holdfast.cli.process.isolation import (
     ISOLATED,
     Handover,
     Isolation,
     read_handover,
     run_handover,
-)
-from holdfast.cli.process.lifecycle import (
-    log_for,
-    on_signals,
-    raise_file_limit,
-    run,
-    tie_to_parent,
 )
 from holdfast.cli.process.logs import log_everything
 from holdfast.cli.process.worker_group import WorkerGroup
@@ -62,12 +56,12 @@ def worker(
 
         return Reloader(command).run()
     loaded = load_app_on(app, url)
-    log_for(loaded)
-    raise_file_limit()
+    lifecycle.log_for(loaded)
+    lifecycle.raise_file_limit()
     if isolated:
-        run(_work_alone(loaded, read_handover()))
+        lifecycle.run(_work_alone(loaded, read_handover()))
         return Exit.OK
-    run(_work(loaded, slots, queue_names(queues), Isolation(command), tethered=tethered))
+    lifecycle.run(_work(loaded, slots, queue_names(queues), Isolation(command), tethered=tethered))
     return Exit.OK
 
 
@@ -79,9 +73,9 @@ async def _work(
     *,
     tethered: bool,
 ) -> None:
-    _, stop, urgent = on_signals(at_once=True)
+    _, stop, urgent = lifecycle.on_signals(at_once=True)
     if tethered:
-        tie_to_parent(stop, within_seconds=app.settings.drain + END_SECONDS)
+        lifecycle.tie_to_parent(stop, within_seconds=app.settings.drain + END_SECONDS)
     async with app:
         if app.degraded:
             raise StoreUnavailable(
@@ -96,7 +90,7 @@ async def _work(
 
 
 async def _work_alone(app: Holdfast, what: Handover) -> None:
-    _, stop, urgent = on_signals(at_once=True)
+    _, stop, urgent = lifecycle.on_signals(at_once=True)
     async with app:
         workers = WorkerGroup(app, count=1, slots=1, queues=())
         await run_handover(app, what, stop, workers)
