@@ -361,9 +361,9 @@ class Explanation:
 
     async def _starts_over(self) -> str:
         ahead = await load_outlook(self._store, self._task, now=self._now, find=self._find)
-        return (
-            f" It cannot continue: {ahead.why}; if it is resumed, it {ahead.message}." if ahead else ""
-        )
+        if not ahead:
+            return ""
+        return f" It cannot continue: {ahead.why}; if it is resumed, it {ahead.message}."
 
     async def _who_waits(self) -> str:
         task = self._task
