@@ -105,11 +105,7 @@ def add_parts(document: dict[str, Any]) -> None:
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
     schemes = parts.setdefault("securitySchemes", {})
-    schemes[SCHEME] = {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A token: hf_ID_SECRET",
-    }
+    schemes[SCHEME] = {"type": "http", "scheme": "bearer", "description": "A token: hf_ID_SECRET"}
     for route in (route for part in ALL for route in part.routes):
         if isinstance(route, StrictRoute) and route.large and (secret := route.need.secret):
             schemes[secret.actor] = secret.scheme()

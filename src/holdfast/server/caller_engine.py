@@ -61,13 +61,7 @@ class CallerEngine:
 
     @asynccontextmanager
     async def record_action(
-        self,
-        command: str,
-        about: str,
-        reason: str = "",
-        *,
-        before: str = "",
-        after: str = "",
+        self, command: str, about: str, reason: str = "", *, before: str = "", after: str = ""
     ) -> AsyncIterator[None]:
         """Record an action that the engine does not record itself: before it is done, so that
         nothing is done without a record, and once more when it was refused."""

@@ -33,11 +33,7 @@ class Service:
     """The parts that all routes of one serving process share."""
 
     def __init__(
-        self,
-        app: Holdfast,
-        *,
-        tokens: Sequence[Token] = (),
-        pool: Pool | None = None,
+        self, app: Holdfast, *, tokens: Sequence[Token] = (), pool: Pool | None = None
     ) -> None:
         """Make the service; ``tokens`` are valid in addition to those of the settings' file."""
         self.app = app

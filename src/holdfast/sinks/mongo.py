@@ -188,9 +188,7 @@ class Mongo:
 
     def _collection(self, name: str) -> AsyncCollection[dict[str, Any]]:
         return self._database.get_collection(
-            name,
-            write_concern=WriteConcern(w="majority"),
-            read_preference=ReadPreference.PRIMARY,
+            name, write_concern=WriteConcern(w="majority"), read_preference=ReadPreference.PRIMARY
         )
 
     @contextmanager

@@ -105,11 +105,7 @@ def read_plan_cursor(cursor: str) -> tuple[float, str]:
 
 def peek_at(task: Task, result: bytes | None) -> Peek:
     return Peek(
-        task_id=task.id,
-        status=task.status,
-        result=result,
-        failure=task.failure,
-        reason=task.reason,
+        task_id=task.id, status=task.status, result=result, failure=task.failure, reason=task.reason
     )
 
 

@@ -168,8 +168,7 @@ async def start(
 
 
 @bulk.command(
-    "list",
-    epilog=f"JSON: {keys(views.BulkPageView, bulks=views.BulkView)} (null: the last page).",
+    "list", epilog=f"JSON: {keys(views.BulkPageView, bulks=views.BulkView)} (null: the last page)."
 )
 @in_session
 async def list_bulks(

@@ -12,10 +12,7 @@ from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output import redaction
 from holdfast.cli.output.printer import hint, print_answer, print_json
 from holdfast.cli.session import Session, in_session, person
-from holdfast.insight.views.checkpoints import (
-    CheckpointState,
-    checkpoint_keys,
-)
+from holdfast.insight.views.checkpoints import CheckpointState, checkpoint_keys
 from holdfast.insight.views.view import keys
 
 checkpoints = CommandGroup(help="Show, replace or remove the checkpoint of a task.")
@@ -48,11 +45,7 @@ async def get(session: Session, id: opt.Id, json: opt.Json = False) -> int:
 @checkpoints.command("put", epilog=f"JSON: {STATE_KEYS} (of the checkpoint that is stored now).")
 @in_session
 async def put(
-    session: Session,
-    id: opt.Id,
-    checkpoint: Body,
-    reason: opt.Reason = "",
-    json: opt.Json = False,
+    session: Session, id: opt.Id, checkpoint: Body, reason: opt.Reason = "", json: opt.Json = False
 ) -> None:
     """Replace the checkpoint that `get` showed. The task stays paused or suspended.
 

@@ -48,8 +48,7 @@ Statuses = Annotated[list[PlanStatus], opt.STATUS]
 
 
 @plans.command(
-    "list",
-    epilog=f"JSON: {keys(views.PlanPageView, plans=views.PlanView)} (null: the last page).",
+    "list", epilog=f"JSON: {keys(views.PlanPageView, plans=views.PlanView)} (null: the last page)."
 )
 @in_session
 async def list_plans(

@@ -85,8 +85,7 @@ def create(
 
 
 @tokens.command(
-    "list",
-    epilog=f"JSON: {keys(views.TokenList, tokens=views.TokenView)}. tenants: empty for all.",
+    "list", epilog=f"JSON: {keys(views.TokenList, tokens=views.TokenView)}. tenants: empty for all."
 )
 def list_(*, file: File = None, json: opt.Json = False) -> None:
     """List the tokens, without their secrets."""

@@ -19,13 +19,7 @@ from holdfast.cli.pages import Cursor, fill_page
 from holdfast.cli.session import Session, in_session, person
 from holdfast.domain import names
 from holdfast.domain.errors import InvalidSchedule
-from holdfast.domain.trigger.trigger import (
-    UNFINISHED,
-    Misfire,
-    Overlap,
-    Trigger,
-    TriggerStatus,
-)
+from holdfast.domain.trigger.trigger import UNFINISHED, Misfire, Overlap, Trigger, TriggerStatus
 from holdfast.engine import Holdfast
 from holdfast.engine.triggers.control import TriggerHandle
 from holdfast.engine.triggers.declared_triggers import TriggerTerms

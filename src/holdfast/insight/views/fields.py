@@ -15,10 +15,7 @@ EXAMPLE_AT = 1_769_860_800.0
 Actor = Annotated[str, example("api:ann")]
 Attempt = Annotated[int, example(3)]
 Changed = Annotated[bool, example(True, "False if nothing had to change")]
-Cursor = Annotated[
-    str | None,
-    example(None, "Send it to get the next page; null on the last page"),
-]
+Cursor = Annotated[str | None, example(None, "Send it to get the next page; null on the last page")]
 Durable = Annotated[bool, example(True)]
 Fence = Annotated[int, example(4)]
 Fingerprint = Annotated[str, example("4f0c9a7d12ab", "The same for all failures of one cause")]

@@ -9,12 +9,7 @@ from pydantic import Field
 from holdfast.domain.plan.plan import PlanStatus
 from holdfast.insight.views import fields
 from holdfast.insight.views.view import TypedDict, View, about, example
-from holdfast.insight.views.workers import (
-    WorkerHealth,
-    WorkerView,
-    worker_health_view,
-    worker_view,
-)
+from holdfast.insight.views.workers import WorkerHealth, WorkerView, worker_health_view, worker_view
 
 if TYPE_CHECKING:
     from holdfast.insight.health import Health

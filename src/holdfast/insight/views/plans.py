@@ -76,8 +76,7 @@ class PlanTermsView(View):
 
 class PlanDetail(PlanView, PlanTermsView):
     startingOver: Annotated[
-        tuple[str, ...],
-        example([], "Failed tasks that a retry starts anew, with new keys"),
+        tuple[str, ...], example([], "Failed tasks that a retry starts anew, with new keys")
     ]
     checkpointsJudged: Annotated[int, example(0, "The number of checkpoints that were examined")]
     checkpointsToJudge: Annotated[int, example(0, "The number of tasks that have failed")]

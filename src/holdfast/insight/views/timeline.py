@@ -100,8 +100,4 @@ def _call_view(call: StageCall, hide: Redactor) -> CallView:
 
 
 def _mark_view(mark: TimelineMark, hide: Redactor) -> MarkView:
-    return {
-        "at": iso(mark.at),
-        "version": mark.version,
-        "event": event_view(mark.event, hide),
-    }
+    return {"at": iso(mark.at), "version": mark.version, "event": event_view(mark.event, hide)}

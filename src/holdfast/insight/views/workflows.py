@@ -97,9 +97,7 @@ EXAMPLE_PART = Batched(
     refused=1,
 )
 EXAMPLE_UNFINISHED = ApplyResult(
-    taskId=fields.EXAMPLE_ID,
-    status=ENVELOPE_STATUS[Status.RUNNING],
-    taskStatus=Status.RUNNING,
+    taskId=fields.EXAMPLE_ID, status=ENVELOPE_STATUS[Status.RUNNING], taskStatus=Status.RUNNING
 )
 
 

@@ -32,10 +32,7 @@ _EVENT = {
     },
 }
 DOCUMENTED: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "A stream of events",
-        "content": {MEDIA_TYPE: {"schema": _EVENT}},
-    }
+    200: {"description": "A stream of events", "content": {MEDIA_TYPE: {"schema": _EVENT}}}
 }
 
 

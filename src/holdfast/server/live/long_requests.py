@@ -37,10 +37,7 @@ class LongRequests:
         self._revocations = Revocations(admission.find)
         self.streams = StreamQuota(places)
         self.waits = Quota(
-            total=places,
-            of_token=waits_of_token,
-            full=TooManyWaits,
-            token_full=TooManyWaitsOfToken,
+            total=places, of_token=waits_of_token, full=TooManyWaits, token_full=TooManyWaitsOfToken
         )
 
     def stream(self, caller: Caller, source: AsyncIterator[bytes]) -> StreamingResponse:

@@ -7,11 +7,7 @@ from typing import Annotated, Any
 from fastapi import Body
 from pydantic import Field
 
-from holdfast.insight.views.checkpoints import (
-    EXAMPLE_CHECKPOINT,
-    CheckpointState,
-    CheckpointView,
-)
+from holdfast.insight.views.checkpoints import EXAMPLE_CHECKPOINT, CheckpointState, CheckpointView
 from holdfast.insight.views.tasks import body_or_none
 from holdfast.server.auth.access import CallerOf
 from holdfast.server.auth.tokens import Role

@@ -50,8 +50,5 @@ async def repair_store(
 
 async def _examine(service: Service, *, fix: bool) -> Health:
     return await examine(
-        service.app.store,
-        fix=fix,
-        lease_seconds=service.settings.lease,
-        hide=service.app.redactor,
+        service.app.store, fix=fix, lease_seconds=service.settings.lease, hide=service.app.redactor
     )

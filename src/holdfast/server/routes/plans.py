@@ -217,9 +217,7 @@ async def _load_forecast(service: Service, plan: Plan) -> Forecast:
     if not plan.count(MemberState.FAILED):
         return Forecast()
     return await service.shared_reads.get(
-        f"startingOver:{plan.id}",
-        lambda: forecast(service.app, plan),
-        fresh_seconds=FRESH_SECONDS,
+        f"startingOver:{plan.id}", lambda: forecast(service.app, plan), fresh_seconds=FRESH_SECONDS
     )
 
 

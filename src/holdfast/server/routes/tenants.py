@@ -80,10 +80,7 @@ async def retry_tenant(
         raise NoSuchTenant(tenant)
     body = body or Retrying()
     task = await service.acting_as(caller).control.retry(
-        view.active,
-        reason=body.reason,
-        from_checkpoint=body.from_checkpoint,
-        force=body.force,
+        view.active, reason=body.reason, from_checkpoint=body.from_checkpoint, force=body.force
     )
     return views.asked_view(task)
 

@@ -340,9 +340,7 @@ def fail_without_partition(element: object) -> NoReturn:
     raise AssertionError(f"{element} has no partition")
 
 
-async def try_all(
-    calls: Iterable[Awaitable[T]],
-) -> tuple[list[T | StoreError], StoreError | None]:
+async def try_all(calls: Iterable[Awaitable[T]]) -> tuple[list[T | StoreError], StoreError | None]:
     """Return the answers with errors in their places, and the last error.
 
     If every call failed as a whole, the error is raised instead.

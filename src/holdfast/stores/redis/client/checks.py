@@ -230,10 +230,7 @@ async def _read_lost(client: RedisClient, keys: KeyNames) -> Lost:
     [reply] = await client.many(keys, [("HMGET", key, "lostWrites", "lostAt", "emptiedAt")])
     writes, at, emptied = unless_foreign(reply)
     return Lost(
-        key=key,
-        writes=int(writes or 0),
-        at=(at or b"").decode(),
-        emptied=(emptied or b"").decode(),
+        key=key, writes=int(writes or 0), at=(at or b"").decode(), emptied=(emptied or b"").decode()
     )
 
 

@@ -51,10 +51,7 @@ async def _make_one_ours(
     ):  # written only if it is missing: a full server refuses writes
         if part is parts.first:
             await _check_children(part.client, namespace)
-        writes = [
-            ("HSETNX", meta, "format", FORMAT),
-            ("HSETNX", meta, "partitions", partitions),
-        ]
+        writes = [("HSETNX", meta, "format", FORMAT), ("HSETNX", meta, "partitions", partitions)]
         *_, stored = await part.client.many(keys, [*writes, read_meta])
     format_, stored_partitions = (_number(text) for text in unless_foreign(stored))
     if format_ is None or stored_partitions is None:

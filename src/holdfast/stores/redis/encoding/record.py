@@ -88,14 +88,8 @@ KEEP_SECONDS = 30 * 86_400.0
 _SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "retry_max": 3}
 
 # These never change after the submit.
-_FIXED = {
-    "type": Field("type", _text, _text),
-    "created_at": Field("createdAt", iso, from_iso),
-}
-_FIXED_OR_EMPTY = {
-    "tenant": Field("tenantId", _text, _text),
-    "plan": Field("planId", _text, _text),
-}
+_FIXED = {"type": Field("type", _text, _text), "created_at": Field("createdAt", iso, from_iso)}
+_FIXED_OR_EMPTY = {"tenant": Field("tenantId", _text, _text), "plan": Field("planId", _text, _text)}
 _FIXED_OPTIONAL = {
     "queue": Field("queue", _text, _text),
     "keep_seconds": Field("keepSeconds", repr, float),

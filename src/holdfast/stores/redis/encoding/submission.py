@@ -108,11 +108,7 @@ def created_events(task: Task) -> tuple[ev.Event, ...]:
     """Return the usual events of the first version, which say no more than the record does."""
     return (
         ev.TaskCreated(
-            task_id=task.id,
-            version=1,
-            at=task.created_at,
-            type=task.type,
-            tenant=task.tenant,
+            task_id=task.id, version=1, at=task.created_at, type=task.type, tenant=task.tenant
         ),
     )
 

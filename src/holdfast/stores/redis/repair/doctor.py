@@ -238,12 +238,7 @@ async def _foreign(part: Partition) -> AsyncIterator[Finding]:
 
 async def _tasks(part: Partition, ids: Sequence[str], fix: bool) -> AsyncIterator[Finding]:
     answers = await part.call(
-        scripts.EXAMINE,
-        "1" if fix else "0",
-        _LOSES,
-        LOSE.event,
-        part.terms.lock_seconds,
-        *ids,
+        scripts.EXAMINE, "1" if fix else "0", _LOSES, LOSE.event, part.terms.lock_seconds, *ids
     )
     for task_id, reply in zip(ids, each_by_name(answers), strict=True):
         kind, until, bodies = reply["type"], reply["lease_until"], by_name(reply["bodies"])

@@ -86,8 +86,7 @@ async def _read_counts(part: Partition) -> CountsRead:
     counts, writes = map(
         unless_foreign,
         await part.client.many(
-            part.keys,
-            [("HGETALL", part.keys("counts")), ("HGET", part.keys("meta"), "writes")],
+            part.keys, [("HGETALL", part.keys("counts")), ("HGET", part.keys("meta"), "writes")]
         ),
     )
     numbers = {name: int(number) for name, number in pairs_of(counts)}

@@ -23,10 +23,7 @@ from holdfast.stores.redis.views.walks import Pace
 
 log = logging.getLogger("holdfast.stores.redis.mending")
 
-AGAIN_SECONDS = (
-    1.0,
-    64.0,
-)  # the pause after a refused repair, or one by another process
+AGAIN_SECONDS = (1.0, 64.0)  # the pause after a refused repair, or one by another process
 LOCK_SECONDS = 10.0  # extended while it is needed; a process that died blocks others no longer
 APART_SECONDS = 1.0  # how far our estimate of the server's time may be off
 STAY_TRIES = 6  # repairs while findings stay, such as counts of a busy store; the pause doubles

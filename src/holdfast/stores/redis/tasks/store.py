@@ -10,20 +10,11 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from holdfast.domain.errors import (
-    PartlyUnavailable,
-    StoreError,
-    StoreUnavailable,
-)
+from holdfast.domain.errors import PartlyUnavailable, StoreError, StoreUnavailable
 from holdfast.domain.task.crashes import SUSPECT_FROM
 from holdfast.domain.task.placement import DUE, LOSE
 from holdfast.domain.task.transition import Insertion, Outcome, Submission, Transition
-from holdfast.ports import (
-    Beat,
-    Claimed,
-    Due,
-    Renewal,
-)
+from holdfast.ports import Beat, Claimed, Due, Renewal
 from holdfast.stores import codec
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script, by_name, pack

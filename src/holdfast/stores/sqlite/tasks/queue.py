@@ -203,6 +203,5 @@ def promote(txn: Txn, limit: int) -> Due:
             enter(txn, task, store_moved(txn, task, row.position, DUE, due=None))
     following = txn.row("due_next")
     return Due(
-        count=len(rows),
-        next_seconds=max(0.0, following[0] - txn.now) if following else None,
+        count=len(rows), next_seconds=max(0.0, following[0] - txn.now) if following else None
     )

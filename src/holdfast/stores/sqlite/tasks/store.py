@@ -64,11 +64,7 @@ class SqliteTasks:
         self, worker: str, *, request: str, queues: Sequence[str], limit: int, lease_seconds: float
     ) -> Sequence[Claimed]:
         claim_request = claim_ops.ClaimRequest(
-            worker=worker,
-            request=request,
-            queues=queues,
-            limit=limit,
-            lease_seconds=lease_seconds,
+            worker=worker, request=request, queues=queues, limit=limit, lease_seconds=lease_seconds
         )
         work = partial(claim_ops.claim, claim_request=claim_request, empty=self._empty_claims)
         return await self._parts().writer.do(work, weight=limit)

@@ -19,13 +19,7 @@ from holdfast.testing.contract.base import Contract
 from holdfast.testing.contract.drivers.store_driver import ASKER, StoreDriver
 
 ALL = 1_000
-TENANTS = (
-    None,
-    "a",
-    "b",
-    "c",
-    "d",
-)  # partitions keep them apart
+TENANTS = (None, "a", "b", "c", "d")  # partitions keep them apart
 
 
 async def seal_all(store: Store, *, limit: int = ALL) -> int:
