@@ -109,15 +109,18 @@ class Partition:
     async def write(self, script: Script, *args: str | bytes | float) -> Any:
         """Run a script that writes, and compare the server's count of writes with the last one."""
         answered = self._writes
-        answer, writes, written, *notices = await self.call(script, *args)
-        if notices and notices[0]:
-            await self._handle_notices(notices[0])
+        reply = by_name(await self.call(script, *args))
+        if len(reply) == 1:  # it wrote nothing
+            return reply["answer"]
+        writes, written = reply["writes"], reply["written"]
+        if reply["notices"]:
+            await self._handle_notices(reply["notices"])
         before = writes - written
         if written and before < answered:
             await self._note_loss(answered, before)
         elif written:
             self._writes = max(self._writes, writes)
-        return answer
+        return reply["answer"]
 
     async def _handle_notices(self, notices: Sequence[bytes]) -> None:
         """Log each key of another program once, and note that a script was torn."""

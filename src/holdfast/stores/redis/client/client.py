@@ -1,11 +1,9 @@
 """The client sends scripts and commands to the server that has the keys.
 
-Arguments of scripts are packed. A structure comes back as a flat list of names and values.
-Four scripts run for every task (insert, claim, apply, renew) and answer by position, which is
-shorter. Each of their replies is taken apart in one place only, next to the names of its parts:
-`insertion_of`, `ClaimReply` and `outcome_of` in `encoding/` (submission, claim, transition), and
-`renew` in `tasks/store.py`. A script that writes puts its answer into an envelope, which
-`Partition.write` in `partition.py` opens.
+Arguments of scripts are packed. A structure comes back as a flat list of names and values. What
+insert, claim and apply answer for each single task is a list by position, which is shorter:
+`insertion_of`, `claimed_of`, `first_claimed_of` and `outcome_of` in `encoding/` read it. A script
+that writes puts its answer into an envelope, which `Partition.write` in `partition.py` opens.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ FIRST_RUN = 4  # parts of a task that is handed out for the first time
 
 
 class ClaimReply(NamedTuple):
-    """The answer of claim.lua, in the order of its parts."""
+    """The answer of claim.lua."""
 
     handed_out: list[list[Any]]  # see `submission.first_claimed_of` and `claimed_of`
     unreadable: list[bytes]

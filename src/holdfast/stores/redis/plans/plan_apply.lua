@@ -100,7 +100,7 @@ end
 
 get_through()
 local refused = refuse()
-if refused then return {refused, 0, 0} end
+if refused then return {'answer', refused} end
 write()
 move()
 place()
@@ -110,4 +110,4 @@ if t.follows then accept_all(t.follows) end
 end_submits()
 finish()
 count_error_groups()
-return {{'applied', shown_plan(id, names)}, writes, written, strange_keys()}
+return answered({'applied', shown_plan(id, names)})

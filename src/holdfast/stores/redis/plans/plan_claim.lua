@@ -2,7 +2,7 @@
 -- ARGV 2 owner, 3 limit, 4 lease seconds, 5 a secret, 6 the names to answer with. Answers those
 -- `handed_out` (id, values), those that cannot be read (`wrong`: id, what is wrong; nothing: it is
 -- gone), and the seconds until there is more to do (`wait`).
--- uses: numbers server foreign_keys full_memory time plan_record write_batch
+-- uses: numbers server full_memory time plan_record write_batch
 -- keys: plan plans_due
 
 local owner, secret, names = ARGV[2], ARGV[5], cmsgpack.unpack(ARGV[6])
@@ -34,4 +34,4 @@ for _, id in ipairs(due) do
   end
 end
 finish()
-return {{'handed_out', handed_out, 'wrong', wrong, 'wait', next_plan()}, writes, written, strange_keys()}
+return answered({'handed_out', handed_out, 'wrong', wrong, 'wait', next_plan()})

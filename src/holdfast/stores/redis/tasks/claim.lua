@@ -1,9 +1,9 @@
 -- claim: Hands out ready tasks, each under a lease.
 -- ARGV 2 worker, 3 request, 4 how many of this request's tasks it has got already, 5 limit, 6
 -- lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10… queues in order of
--- preference. Answers what is handed out (each first run: id, payload, lease, order; each other:
--- id, fields, changes, whether newer work ran, bodies), who cannot be read, how many the request
--- has got, the end of the leases and the time; and of a repeat, how many there are to get.
+-- preference. Answers what is `handed_out` (each first run: id, payload, lease, order; each other:
+-- id, fields, changes, lease's end, whether newer work ran, bodies), who is `unreadable`, how many
+-- the request has got (`upto`), `lease_until`, the time (`wall`), and how many a repeat has to get.
 -- uses: iso_time lists numbers script_error server switch_end foreign_keys record time
 --   active_task write_batch status_index tenant_lock transition_counts departure
 --   record_changes
@@ -208,7 +208,8 @@ if before > got then
       claimed[#claimed + 1] = {r.id, fields, {}, ends, handed_out[i + 2], belongs}
     end
   end
-  return {{claimed, {}, upto, lease_until, decimal(wall), before}, 0, 0}
+  return {'answer', {'handed_out', claimed, 'unreadable', {}, 'upto', upto, 'lease_until', lease_until,
+    'wall', decimal(wall), 'repeated', before}}
 end
 
 -- Returns the queues whose claiming is not switched off.
@@ -242,4 +243,5 @@ if #claimed > 0 then
   call('HSET', K.meta, 'fence', whole(fence))
   call('HSET', K.claims, worker, request .. '\n' .. table.concat(handed_out, '\n') .. '\n')
 end
-return {{claimed, unreadable, #handed_out / 3, lease_until, decimal(wall)}, writes, written, strange_keys()}
+return answered({'handed_out', claimed, 'unreadable', unreadable, 'upto', #handed_out / 3,
+  'lease_until', lease_until, 'wall', decimal(wall)})

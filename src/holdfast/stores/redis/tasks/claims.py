@@ -22,7 +22,7 @@ from holdfast.domain.errors import (
 from holdfast.domain.task.placement import START, Place
 from holdfast.ports import Claimed, Clock, Switch
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.client.client import pack, unless_foreign
+from holdfast.stores.redis.client.client import by_name, pack, unless_foreign
 from holdfast.stores.redis.encoding import claim as claim_replies
 from holdfast.stores.redis.encoding import submission
 from holdfast.stores.redis.partition import CLAIMS, Partition, Partitions, try_all
@@ -130,20 +130,19 @@ async def claim_from(
     secret = secrets.token_hex(8)
     while True:
         wanted = max(0, min(limit - len(claimed), CLAIMS))
-        reply = claim_replies.ClaimReply(
-            *await part.write(
-                scripts.CLAIM,
-                claim.worker,
-                claim.request,
-                got,
-                wanted,
-                claim.lease_seconds,
-                secret,
-                part.terms.lock_seconds,
-                _STARTS,
-                *claim.queues,
-            )
+        answer = await part.write(
+            scripts.CLAIM,
+            claim.worker,
+            claim.request,
+            got,
+            wanted,
+            claim.lease_seconds,
+            secret,
+            part.terms.lock_seconds,
+            _STARTS,
+            *claim.queues,
         )
+        reply = claim_replies.ClaimReply(**by_name(answer))
         lease = submission.ClaimLease(claim.worker, float(reply.lease_until), float(reply.wall))
         claimed += await _readable(part, lease, reply.handed_out, reply.unreadable)
         got, before = reply.upto, got

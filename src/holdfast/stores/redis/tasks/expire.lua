@@ -11,7 +11,7 @@ local alone_from, lose, event = tonumber(ARGV[3]), cmsgpack.unpack(ARGV[4]), ARG
 local taken, unreadable = 0, {}
 
 local function nothing_taken()
-  return {{'taken', 0, 'unreadable', {}, 'now', decimal(now), 'is_ours', 1}, 0, 0}
+  return {'answer', {'taken', 0, 'unreadable', {}, 'now', decimal(now), 'is_ours', 1}}
 end
 
 -- One that comes too late takes nothing: the server stood still, or its clock was set forward. The
@@ -42,5 +42,4 @@ for _, found in ipairs(in_order(lapsed)) do
   if done and taken_back then taken = taken + 1 else unreadable[#unreadable + 1] = found.id end
 end
 finish()
-return {{'taken', taken, 'unreadable', unreadable, 'now', decimal(now), 'is_ours', is_ours}, writes,
-  written, strange_keys()}
+return answered({'taken', taken, 'unreadable', unreadable, 'now', decimal(now), 'is_ours', is_ours})

@@ -5,7 +5,7 @@
 
 local limit, gives_up = tonumber(ARGV[2]), tonumber(ARGV[3])
 
-if gives_up and now > gives_up then return {{'late', decimal(now)}, 0, 0} end
+if gives_up and now > gives_up then return {'answer', {'late', decimal(now)}} end
 
 return insert_all(#ARGV - 3, function()
   local answers = {}

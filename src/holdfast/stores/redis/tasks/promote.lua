@@ -35,4 +35,4 @@ end
 finish()
 local next = call('ZRANGE', K.retry, 0, 0, 'WITHSCORES')[2]
 local wait = next and decimal(tonumber(next) - now) or ''
-return {{'moved', moved, 'wait', wait, 'unreadable', unreadable}, writes, written, strange_keys()}
+return answered({'moved', moved, 'wait', wait, 'unreadable', unreadable})

@@ -1,13 +1,13 @@
 -- trigger_save: Writes a trigger, whatever version is there.
 -- ARGV 2 the trigger, with the version that it had. Answers the version it has now.
--- uses: lists numbers server foreign_keys write_batch trigger_record
+-- uses: lists numbers server write_batch trigger_record
 -- keys: trigger
 
 local t = cmsgpack.unpack(ARGV[2])
 local found = try('HGET', K.trigger(t.id), 'version')
-if type(found) == 'table' and found.err then return {{'foreign', K.trigger(t.id)}, 0, 0} end
+if type(found) == 'table' and found.err then return {'answer', {'foreign', K.trigger(t.id)}} end
 local version = whole((tonumber(found or t.version) or tonumber(t.version)) + 1)
 add(t.fields, 'version', version)
 write_trigger(t)
 finish()
-return {{'saved', version}, writes, written, strange_keys()}
+return answered({'saved', version})

@@ -1,5 +1,5 @@
 -- The intake of a queue: it may be full, or switched off.
--- uses: script_error server foreign_keys write_batch error_index submissions
+-- uses: script_error server write_batch error_index submissions
 -- keys: counts stream switches
 -- constants: WAITING
 
@@ -49,5 +49,5 @@ local function insert_all(number, write)
   finish()
   count_error_groups()
   if not done then return failed(answers) end
-  return {answers, writes, written, strange_keys()}
+  return answered(answers)
 end

@@ -193,5 +193,5 @@ local function apply_all()
   if follow_ups then follow_ups.end_submits() end
   finish()
   count_error_groups()
-  return {answers, writes, written, strange_keys()}
+  return answered(answers)
 end
