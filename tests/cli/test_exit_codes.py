@@ -141,7 +141,7 @@ def test_an_unknown_task_is_not_found(world: World) -> None:
     world.send()
     result = world.cli("tasks", "show", "nobody")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == "error: there is there is no task 'nobody' [task-not-found]\n"
+    assert result.stderr == "error: there is no task nobody [task-not-found]\n"
 
 
 @pytest.mark.parametrize("command", ["list", "show x", "pause x"])

@@ -22,14 +22,13 @@ Check = Callable[[str], object]
 
 
 def takes(what: str, help: str, *names: str, check: Check | None = None, **limits: Any) -> Any:
-    """Return an option with a value; ``what`` stands for it in the help, and ``check`` refuses a
-    wrong one, before the command opens the store.
+    """Return an option with a value, which the help calls ``what``. Before the command opens the
+    store, ``check`` refuses a wrong value; a text that it returns takes the value's place.
     """
 
     def check_given(value: str | None) -> str | None:
-        if value is not None and check is not None:
-            check(value)
-        return value
+        checked = value if value is None or check is None else check(value)
+        return checked if isinstance(checked, str) else value
 
     given = check_given if check else None
     return typer.Option(*names, metavar=what, help=help, callback=given, **limits)

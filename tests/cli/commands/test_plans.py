@@ -150,7 +150,7 @@ def test_a_plan_that_is_not_there_is_not_found(world: World, command: str) -> No
     world.send()
     result = world.cli("plans", command, "nobody")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == "error: there is no plan 'nobody' [plan-not-found]\n"
+    assert result.stderr == "error: there is no plan nobody [plan-not-found]\n"
     assert world.cli("plans", command, "no good name").exit_code == Exit.INVALID
 
 

@@ -187,7 +187,7 @@ def test_a_trigger_that_is_not_there_is_not_found(world: World, command: str) ->
     world.send()
     result = world.cli("triggers", command, "nobody")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == "error: there is no trigger 'nobody' [trigger-not-found]\n"
+    assert result.stderr == "error: there is no trigger nobody [trigger-not-found]\n"
 
 
 @pytest.mark.parametrize(

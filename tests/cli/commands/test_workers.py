@@ -126,7 +126,7 @@ def test_one_that_nobody_has_seen_cannot_be_drained(world: World) -> None:
     world.send()
     result = world.cli("workers", "drain", "w-2")
     assert result.exit_code == Exit.NOT_FOUND
-    assert result.stderr == "error: no worker 'w-2' has been seen lately [worker-not-found]\n"
+    assert result.stderr == "error: no worker w-2 has been seen lately [worker-not-found]\n"
     assert world.json("audit")["entries"] == []
 
 

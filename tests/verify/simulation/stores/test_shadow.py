@@ -96,7 +96,7 @@ def test_a_store_that_is_broken_on_purpose_is_found(
 
 
 def test_a_sqlite_store_that_keeps_the_stages_of_older_code_is_found() -> None:
-    with patch.object(task_store, "_write_head", lambda *_: None):
+    with patch.object(task_store, "_write_submitted", lambda *_: None):
         result = run(1, shadow="sqlite")
     assert result.broken is not None
     assert "stages" in result.broken.message
