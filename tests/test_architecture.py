@@ -85,10 +85,6 @@ TESTED_ELSEWHERE = {
     "testing/contract": "tests/stores, where every store runs the contract",
     "verify/golden": "tests/stores/test_golden.py, which opens the stores that it wrote",
     "verify/simulation/actors": "tests/verify/simulation/test_world.py",
-    "stores/redis/triggers": "tests/stores/redis/plans",
-    "stores/redis/views": "tests/stores/redis/tasks/test_reads.py",
-    "stores/sqlite/tasks": "tests/stores/sqlite/test_contract.py",
-    "stores/sqlite/views": "tests/stores/sqlite/test_queries.py",
 }
 
 

@@ -33,10 +33,10 @@ REGISTRY_HOST = re.compile(
 
 # Names and docstrings to be mended: how many there still may be. The numbers only fall.
 RATCHETS: dict[Callable[[], list[Breach]], int] = {
-    vocabulary.gerund_aliases: 15,
-    vocabulary.vague_docstrings: 51,
-    vocabulary.dangling_test_docstrings: 234,
-    vocabulary.dangling_test_functions: 305,
+    vocabulary.gerund_aliases: 0,
+    vocabulary.vague_docstrings: 40,
+    vocabulary.dangling_test_docstrings: 231,
+    vocabulary.dangling_test_functions: 304,
 }
 
 SLEEPS = {"time.sleep", "asyncio.sleep", "anyio.sleep", "trio.sleep"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness.paths import DOCS
-from bench.report import report as reporting
+from bench.report import report as report_parts
 from bench.report.figures import OURS, Book, Figure
 from bench.report.plots import plots
 from bench.report.ratios import FEW
@@ -24,7 +24,7 @@ _HIGHER_IS_BETTER = ("drain", "submit", "stages")
 
 
 def write(report: dict[str, Any], docs: Path = DOCS) -> None:
-    pictures = plots(reporting.book_of(report))
+    pictures = plots(report_parts.book_of(report))
     folder = docs / "performance"
     folder.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
@@ -36,14 +36,14 @@ def write(report: dict[str, Any], docs: Path = DOCS) -> None:
 
 
 def text(report: dict[str, Any], pictures: set[str]) -> str:
-    book = reporting.book_of(report)
+    book = report_parts.book_of(report)
     limits = tomllib.loads(LIMITS.read_text())
     made = {
-        "facts": reporting.facts(report),
-        "ratios": reporting.ratio_table(report),
-        "settings": reporting.settings_table(report),
+        "facts": report_parts.facts(report),
+        "ratios": report_parts.ratio_table(report),
+        "settings": report_parts.settings_table(report),
         "better": better(book),
-        **{name: _table(report, book, name) for name in reporting.TITLES},
+        **{name: _table(report, book, name) for name in report_parts.TITLES},
         **{f"limits:{name}": [words] for name, words in limits.items()},
     }
     template = _PICTURE.sub(
@@ -54,7 +54,7 @@ def text(report: dict[str, Any], pictures: set[str]) -> str:
 
 def goals(report: dict[str, Any]) -> str:
     """Return the page that compares the ratios with their goals."""
-    made = {"facts": reporting.facts(report), "goals": reporting.goal_table(report)}
+    made = {"facts": report_parts.facts(report), "goals": report_parts.goal_table(report)}
     return _fill(GOALS.read_text(), made)
 
 
@@ -64,7 +64,7 @@ def _fill(template: str, made: dict[str, list[str]]) -> str:
 
 def _table(report: dict[str, Any], book: Book, question: str) -> list[str]:
     if any(figure.question == question for figure in book):
-        return [*table(book, question), "", reporting.format_measured_at(report, question)]
+        return [*table(book, question), "", report_parts.format_measured_at(report, question)]
     return ["Not measured in this run."]
 
 

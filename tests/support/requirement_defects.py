@@ -125,7 +125,7 @@ DEFECTS = (
         "src/holdfast/stores/sqlite/views/find.py",
         '    elif where.tenant is not None:\n        parts = [("find_tenant", where.tenant)]\n',
         "",
-        "tests/stores/sqlite/test_queries.py::"
+        "tests/stores/sqlite/views/test_queries.py::"
         "test_a_look_for_few_among_many_is_bounded_and_goes_on_at_its_cursor",
     ),
     Defect(

@@ -8,7 +8,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.errors import StoreUnavailable
 from holdfast.ports.wrapped_store import WrappedStore
-from holdfast.runtime.services import sealer as sealing
+from holdfast.runtime.services import sealer
 from holdfast.runtime.services.sealer import Sealer
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.admin import MemoryAdmin
@@ -92,8 +92,8 @@ async def test_an_outage_is_survived(bench: Bench) -> None:
 
 
 async def test_a_round_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "BATCH", 10)
-    monkeypatch.setattr(sealing, "BATCHES_A_ROUND", 3)
+    monkeypatch.setattr(sealer, "BATCH", 10)
+    monkeypatch.setattr(sealer, "BATCHES_A_ROUND", 3)
     bench.store.waiting = 45
     assert await bench.sealer.tick() == 30
     assert await bench.sealer.tick() == 15

@@ -9,7 +9,7 @@ from holdfast.domain.task.state import Command
 from holdfast.domain.task.task import Task
 from holdfast.ports import Kept
 from holdfast.stores.redis import scripts
-from holdfast.stores.redis.retention import prune as pruning
+from holdfast.stores.redis.retention import prune as prune_module
 from holdfast.testing.contract.drivers.store_driver import beat
 from tests.support.redis.redis_stores import Bench, benched
 from verify.servers import RedisServer
@@ -93,7 +93,7 @@ async def test_a_key_that_belongs_to_another_by_now_stays_when_the_first_is_swep
 async def test_a_large_clean_up_passes_over_what_must_stay(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "BATCH", 10)
+    monkeypatch.setattr(prune_module, "BATCH", 10)
     driver = bench.driver
     for keep_seconds in (50.0, 1.0):  # the older ones end later
         await driver.submit_many(25, stages=("only",), keep_seconds=keep_seconds)
@@ -166,14 +166,14 @@ async def test_a_checkpoint_that_was_written_since_it_was_read_stays(
     task = await driver.suspend(await driver.finish_stage(await driver.start()))
     await driver.ask(Command.DISCARD, task)
     bench.clock.advance(10)
-    read = pruning._read_checkpoints
+    read = prune_module._read_checkpoints
 
     async def read_just_before_a_write(*args: object) -> object:
         found = await read(*args)  # type: ignore[arg-type]
         bench.ask("HSET", f"ckpt:meta:{task.id}", "version", "99")
         return found
 
-    monkeypatch.setattr(pruning, "_read_checkpoints", read_just_before_a_write)
+    monkeypatch.setattr(prune_module, "_read_checkpoints", read_just_before_a_write)
     assert await pruned(bench, Kept.CHECKPOINTS) == 0
     assert await bench.store.views.checkpoint(task.id) is not None
 
@@ -216,7 +216,7 @@ def consumers(bench: Bench, stream: str = "queue:tasks") -> set[str]:
 async def test_the_consumers_of_workers_that_are_gone_do_not_leak(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(prune_module, "IDLE_SECONDS", 0.0)
     driver = bench.driver
     await bench.store.tasks.renew(beat("lives"), [], lease_seconds=30)
     for n in range(120):
@@ -235,11 +235,11 @@ async def test_the_consumers_of_workers_that_are_gone_do_not_leak(
 async def test_the_beats_of_another_partition_tell_who_lives(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(prune_module, "IDLE_SECONDS", 0.0)
     driver, part = bench.driver, bench.store._parts.first
     for worker in ("lives", "gone"):
         await driver.complete(await driver.start(worker))
-    found = await pruning.prune(
+    found = await prune_module.prune(
         part, Kept.WORKERS, older_than_seconds=0, limit=10, dry_run=False, live={"lives"}
     )
     assert found == 0  # they are counted where they are heard
@@ -256,7 +256,7 @@ async def test_a_consumer_that_was_just_born_is_left_alone(bench: Bench) -> None
 async def test_a_consumer_with_pending_entries_is_never_deleted(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(prune_module, "IDLE_SECONDS", 0.0)
     driver = bench.driver
     lost = await driver.start("dead")
     bench.clock.advance(100)
@@ -291,7 +291,7 @@ async def test_a_live_worker_that_holds_nothing_here_may_repeat_its_claim(bench:
         await bench.store.tasks.renew(beat(worker), [], lease_seconds=30)
         await driver.complete(task)
     bench.clock.advance(100)
-    await pruning.prune(
+    await prune_module.prune(
         part, Kept.WORKERS, older_than_seconds=50, limit=10, dry_run=False, live={"lives"}
     )
     assert bench.ask("HKEYS", "claims") == ["lives"]
@@ -301,7 +301,7 @@ async def test_a_live_worker_that_holds_nothing_here_may_repeat_its_claim(bench:
 async def test_a_claim_that_is_made_during_the_look_may_be_repeated(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, claims_before: bool
 ) -> None:
-    monkeypatch.setattr(pruning, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(prune_module, "IDLE_SECONDS", 0.0)
     driver = bench.driver
     if claims_before:
         await driver.complete(await driver.start("w-1"))

@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.task.state import Command
 from holdfast.ports import Kept, Topic
 from holdfast.stores.redis.keys import GROUP, RINGS
-from holdfast.stores.redis.retention import prune as pruning
+from holdfast.stores.redis.retention import prune as prune_module
 from holdfast.testing.contract.drivers.store_driver import LEASE_SECONDS, beat, patience
 from tests.support.redis.redis_stores import Bench, benched
 from verify.servers import RedisServer
@@ -120,7 +120,7 @@ async def test_a_dead_workers_entries_are_taken_over_and_none_is_left(bench: Ben
 async def test_a_consumer_with_pending_entries_stays_until_they_are_taken_over(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "IDLE_SECONDS", 0)
+    monkeypatch.setattr(prune_module, "IDLE_SECONDS", 0)
     driver = bench.driver
     task = await driver.start("dead")
     await driver.renew(task, worker="dead")

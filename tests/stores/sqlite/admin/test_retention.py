@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.task import decide
 from holdfast.domain.task.decide import Snoozed
 from holdfast.ports import Kept
-from holdfast.stores.sqlite.admin import prune as pruning
+from holdfast.stores.sqlite.admin import prune as prune_module
 from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from tests.support.sqlite.sqlite_files import ask, opened
@@ -62,7 +62,7 @@ async def test_a_tenant_is_forgotten_with_its_last_task_only(tmp_path: Path) -> 
 async def test_a_large_clean_up_is_done_in_bounded_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "BATCH", 10)
+    monkeypatch.setattr(prune_module, "BATCH", 10)
     path, clock = tmp_path / "holdfast.db", ManualClock()
     async with opened(path, clock) as store:
         driver = StoreDriver(store, clock)

@@ -1,4 +1,4 @@
-"""Who sleeps until a time is woken by an earlier one, and by nothing else."""
+"""A caller that waits for a due time is woken by an earlier one, and by nothing else."""
 
 import asyncio
 from pathlib import Path
