@@ -72,6 +72,14 @@ def test_the_help_names_every_exit_code(world: World) -> None:
             assert f"  {code.value}  " in told
 
 
+def test_the_help_says_what_it_is_and_what_each_command_does(world: World) -> None:
+    told = world.cli("--help").stdout
+    assert "Run workers, see why a task waits" in told
+    commands = told.partition("Commands:")[2].partition("\n\n")[0].splitlines()[1:]
+    assert len(commands) > 15
+    assert [line for line in commands if len(line.split()) < 2] == []
+
+
 def test_without_arguments_the_help_is_shown(world: World) -> None:
     result = world.cli()
     assert result.exit_code == Exit.OK
@@ -107,6 +115,7 @@ def test_a_group_without_a_command_lists_its_commands(world: World) -> None:
         (["tasks", "list", "--status", "asleep"], "invalid value for '--status': 'asleep' is"),
         (["tasks", "list", "--limit", "0"], "equal to 1. See: holdfast tasks list --help [usage]"),
         (["tasks", "list", "--bogus"], "no such option: --bogus. See: holdfast tasks list"),
+        (["tasks", "shoo"], "Did you mean 'show'? See: holdfast tasks --help [usage]"),
     ],
 )
 def test_wrong_usage_is_told_in_our_own_form(world: World, args: list[str], message: str) -> None:

@@ -36,7 +36,8 @@ class CommandGroup(typer.Typer):
     """A group of commands; each command has a name of its own, whatever its function is called."""
 
     def __init__(self, help: str | None = None, **options: Any) -> None:
-        super().__init__(**{"help": help, "no_args_is_help": True, **options})
+        given = {"help": help} if help else {}  # else the callback's docstring is the help
+        super().__init__(**({"no_args_is_help": True} | given | options))
 
     def command(self, name: str, **options: Any) -> Callable[[Any], Any]:  # type: ignore[override]
         return super().command(name, cls=PlainCommand, **options)

@@ -146,7 +146,8 @@ def _explain(error: BaseException) -> Exit:
             print(message, file=sys.stderr)
             return Exit.USAGE
         context = getattr(error, "ctx", None)
-        hint = f". See: {context.command_path} --help" if context else ""
+        stop = "" if message.endswith("?") else "."
+        hint = f"{stop} See: {context.command_path} --help" if context else ""
         _print_line(f"{message[:1].lower()}{message[1:]}{hint}", USAGE)
         return Exit.USAGE
     if os.environ.get(DEBUG):

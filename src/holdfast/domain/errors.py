@@ -151,12 +151,12 @@ class InvalidPlan(InvalidInput, stored_name="InvalidPlan", code="invalid-plan"):
 
 
 class UnknownQueue(InvalidInput, stored_name="UnknownQueue", code="unknown-queue"):
-    """No task, task type or live worker uses the queue."""
+    """No task type or live worker uses the queue."""
 
     def __init__(self, queue: str, *, paused: bool = False) -> None:
-        unused = f"queue {queue!r} is not known: no task, task type or live worker uses it"
+        users = "task, task type" if paused else "task type"
         how = " (--force or force=True pauses it anyway)" if paused else ""
-        super().__init__(unused + how)
+        super().__init__(f"queue {queue!r} is not known: no {users} or live worker uses it{how}")
         self.queue = queue
 
 

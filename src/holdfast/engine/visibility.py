@@ -68,11 +68,11 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         if not self.limited and self.tracebacks:
             return detail
         events = tuple(map(self.event, detail.events))
-        task, said = self.task(detail.task), self._unsaid(detail)
-        if task.reason in said:
+        task, hidden = self.task(detail.task), self._hidden_reasons(detail)
+        if task.reason in hidden:
             task = replace(task, reason=None)
-        if said:
-            events = tuple(_without_reason(event, said) for event in events)
+        if hidden:
+            events = tuple(_without_reason(event, hidden) for event in events)
         return replace(detail, task=task, events=events)
 
     def event(self, event: E) -> E:
@@ -88,7 +88,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
                 changes[name] = self.reason(value)
         return replace(event, **changes) if changes else event
 
-    def _unsaid(self, detail: Detail) -> frozenset[str]:
+    def _hidden_reasons(self, detail: Detail) -> frozenset[str]:
         """Return the reasons that are hidden from this reader: other fields may repeat them."""
         acts = (getattr(event, "by", None) for event in detail.events)
         given = (by for by in acts if isinstance(by, By))

@@ -1,4 +1,4 @@
-"""The HTTP API as one application, or as routes to put into another."""
+"""The HTTP API as one application, or as routes to put into another, and its OpenAPI document."""
 
 from __future__ import annotations
 

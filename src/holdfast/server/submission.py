@@ -87,7 +87,7 @@ def known_queue(service: Service, queue: str | None) -> str | None:
 
 
 def is_known_queue(service: Service, queue: str) -> bool:
-    """Tell whether some code or worker names this queue."""
+    """Return whether some code or worker names this queue."""
     if queue in service.settings.queue_names or queue in service.monitor.served:
         return True
     registry = service.app.registry

@@ -151,7 +151,7 @@ def test_alerts_are_judged_by_one_look(world: World) -> None:
     told = world.cli("alerts")
     assert (told.exit_code, told.stdout) == (0, "")
     assert told.stderr == (
-        "no alert is active\nThresholds come from HOLDFAST_BACKLOG in this shell: *=10000\n"
+        "no alert is active\nthresholds come from HOLDFAST_BACKLOG in this shell: *=10000\n"
     )
 
 

@@ -37,8 +37,8 @@ async def found(store: MemoryStore) -> str:
     ("fields", "says"),
     [
         ({"trigger_at": None}, "is PENDING, but has no fire time"),
-        ({"status": TriggerStatus.PROCESSING}, "is PROCESSING, but has the owner None"),
-        ({"lease_until": 5.0}, "has the owner None and a lease until 5.0"),
+        ({"status": TriggerStatus.PROCESSING}, "is PROCESSING, but has no owner"),
+        ({"lease_until": 5.0}, "has no owner, and a lease until 5.0"),
     ],
 )
 async def test_the_doctor_finds_a_trigger_that_does_not_agree_with_itself(

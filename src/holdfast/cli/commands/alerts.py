@@ -33,7 +33,7 @@ async def alerts(session: Session, json: opt.Json = False) -> None:
     if json:
         return
     judged = ",".join(f"{queue}={limit}" for queue, limit in sorted(limits.items()))
-    hint(f"Thresholds come from HOLDFAST_BACKLOG in this shell: {judged}")
+    hint(f"thresholds come from HOLDFAST_BACKLOG in this shell: {judged}")
 
 
 def _row(alert: ActiveAlert) -> Row:

@@ -229,4 +229,4 @@ def _print_verdict(verdict: ChainVerdict) -> None:
         }
     )
     if verdict.holds:
-        out.hint("Keep this head outside the store; `audit verify --head` compares a later chain.")
+        out.hint("keep this head outside the store; `audit verify --head` compares a later chain")

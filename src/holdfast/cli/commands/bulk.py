@@ -55,7 +55,7 @@ PREVIEW_KEYS = keys(views.BulkPreviewView, sample=views.SampleView)
 
 def _parse_steps(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(step) for step in text.split(","))
+        return tuple(int(step) for step in (text or "1,10").split(","))
     except ValueError:
         raise InvalidInput(f"--steps {text!r}: write numbers with commas, such as 1,10") from None
 

@@ -29,7 +29,7 @@ EPILOG = (
 def doctor(
     context: typer.Context,
     fix: Annotated[
-        bool, opt.flag("--fix", "Repair everything that can be rebuilt from the task records.")
+        bool, opt.flag("--fix", "Repair everything that can be rebuilt from the stored records.")
     ] = False,
     json: opt.Json = False,
 ) -> int:
@@ -66,7 +66,7 @@ def _repair_entry(session: Session, health: Health) -> Audit:
         by=session.operator(""),
         at=session.now,
         before="",
-        after=f"{count(mended, 'finding')} repaired",
+        after=f"{count(mended, 'finding')} mended",
     )
 
 

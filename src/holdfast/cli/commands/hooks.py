@@ -25,10 +25,7 @@ hooks = CommandGroup(help="List and test webhooks, and make their secrets.")
 
 WAIT_SECONDS = 30.0
 SHRINKS = {"EVENTS": 10, "ONLY": 10}
-NO_FILE = (
-    f"No hooks file is configured: set {FILE}. "
-    "Without a [callbacks] secret in it, submissions cannot have a callback URL."
-)
+NO_FILE = f"no hooks file is configured, so submissions cannot have a callback URL: set {FILE}"
 
 
 @hooks.command("list", epilog=f"JSON: {keys(views.HookList, hooks=views.HookView)}.")
@@ -48,7 +45,7 @@ def list_hooks(json: opt.Json = False) -> None:
         shrinks=SHRINKS,
     )
     if has_file and not has_callbacks and not json:
-        hint("The file has no [callbacks] secret, so submissions cannot have a callback URL.")
+        hint("the file has no [callbacks] secret, so submissions cannot have a callback URL")
 
 
 def _row(view: views.HookView) -> Row:

@@ -108,7 +108,7 @@ class Screen:
         table = Table(title="What happened, counted from the store", title_justify="left")
         table.add_column("check")
         table.add_column("in the store", justify="right")
-        table.add_column("kept")
+        table.add_column("result")
         for check in checks:
             mark = Text("ok", style="green") if check.good else Text("WRONG", style="bold red")
             table.add_row(check.what, str(check.counted), mark)

@@ -78,10 +78,12 @@ def worker_health_view(worker: WorkerInfo) -> WorkerHealth:
 
 def worker_view(worker: WorkerInfo, draining: Collection[str] = ()) -> WorkerView:
     beat = worker.beat
+    shown = worker_health_view(worker)
     return {
-        **worker_health_view(worker),
+        "worker": shown["worker"],
         "host": beat.host,
         "pid": beat.pid,
+        **shown,
         "startedAt": iso(beat.started_at),
         "draining": beat.worker in draining,
     }

@@ -1,4 +1,4 @@
-"""The admission of a plan's tasks: which of them get a slot now, and whose tenants are busy."""
+"""The admission of a plan's tasks: who of the begun waves gets a slot, and whose tenant is busy."""
 
 from __future__ import annotations
 

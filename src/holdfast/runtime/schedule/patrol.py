@@ -74,8 +74,7 @@ class Patrol:
         [trigger] = leased.triggers
         now = trigger.updated_at  # when it was handed out, by the store's clock
         if firing.is_ahead(trigger, now=now):
-            template = "trigger %s waits for its next fire time: its own was by a clock ahead"
-            log.warning(template, trigger.id)
+            log.warning("trigger %s, set by a clock ahead, waits for its next time", trigger.id)
             self._found_some = True
             change = firing.bring_back(trigger, now=now, chance=self._chance.random())
         else:

@@ -1,1 +1,1 @@
-"""The OpenAPI document: schemas, names and examples."""
+"""Schemas, names and examples of the OpenAPI document, which `server/api.py` puts together."""

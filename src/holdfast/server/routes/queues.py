@@ -62,4 +62,4 @@ async def turn_queue(
         queue, [switch], on=not pause, reason=turn.reason, force=turn.force, known=known
     )
     state = SwitchState(what=what, paused=pause, changed=changed[switch])
-    return {"queue": queue, "known": queue in known, **state}
+    return {"queue": queue, **state, "known": queue in known}

@@ -101,11 +101,11 @@ class _Wait:
 
     async def finish(self, request: Request) -> Response:
         with self.place:
-            peek = await self._wait_for_rest(request)
+            peek = await self._wait_until_stopped(request)
         return await _now(self.service, self.caller, self.task_id, peek)
 
-    async def _wait_for_rest(self, request: Request) -> Peek | None:
-        """Wait until the task has come to rest; None: not within that time, or the service stops.
+    async def _wait_until_stopped(self, request: Request) -> Peek | None:
+        """Wait until the task has stopped; None: not within that time, or the service stops.
 
         The wait ends as well when its client has gone, or its token was revoked."""
         rest = asyncio.create_task(self.service.app.waiters.wait_until_stopped(self.task_id))

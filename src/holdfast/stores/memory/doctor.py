@@ -48,11 +48,14 @@ def _of_task(state: MemoryState, task: Task) -> Iterator[tuple[str, str]]:
     if lined != (task.place is Place.LINE):
         yield "I1", findings.wrong_index(task, "a line", is_in=lined)
     if (task.lease is not None) != (task.place is Place.LEASED):
-        yield "I3", f"the task is {task.place} and has the lease {task.lease}"
+        yield "I3", f"the task is {task.place} and has {'a' if task.lease else 'no'} lease"
     if (task.settled_at is not None) != (task.place is Place.SETTLED):
-        yield "I1", f"the task is {task.place} and settled at {task.settled_at}"
+        yield "I1", f"the task is {task.place}, but its end is {task.settled_at or 'not stored'}"
     if task.place in ACTIVE and tenant and tenant.active != task.id:
-        yield "I2", f"the task is {task.place}, but {tenant.active} is active for {task.tenant}"
+        yield (
+            "I2",
+            f"the task is {task.place}, but {tenant.active or 'none'} is active for its tenant",
+        )
     yield from findings.broken_rules(task)
     if wrong := describe_mismatch(task, [*state.bodies[task.id].stages.values()]):
         yield "I7", findings.wrong_stages(wrong)

@@ -173,12 +173,13 @@ def _waits(trigger: Trigger) -> bool:
 
 def _faults(trigger: Trigger) -> Iterator[str]:
     name, owner = f"trigger {trigger.id}", trigger.owner
+    whose = f"the owner {owner}" if owner is not None else "no owner"
     if missing := findings.missing_fire_time(trigger):
         yield missing
     if (owner is None) != (trigger.lease_until is None):
-        yield f"{name} has the owner {owner} and a lease until {trigger.lease_until}"
+        yield f"{name} has {whose}, and a lease until {trigger.lease_until or 'no time'}"
     if (owner is not None) != (trigger.status in LEASE.values()):
-        yield f"{name} is {trigger.status}, but has the owner {owner}"
+        yield f"{name} is {trigger.status}, but has {whose}"
 
 
 def next_due_seconds(state: MemoryState) -> float | None:

@@ -135,7 +135,7 @@ class MemoryViews:
                 refused=dict(self._state.refused),
                 heads={
                     queue: self._state.tasks[first]
-                    for queue in {*self._state.ready, *self._state.taken_back}
+                    for queue in dict.fromkeys((*self._state.ready, *self._state.taken_back))
                     if (first := next(self._state.queued_ids(queue), None)) is not None
                 },
                 now=self._state.now(),

@@ -45,7 +45,7 @@ _KEYS = {
     "fences": ("fences", "hash"),  # tenant → the last fence given out for it
     # Sets of tasks.
     "leases": ("leases", "zset"),  # ids by the end of their lease
-    "back": ("back:{}", "zset"),  # ids by order: lost ones, the head of their queue
+    "back": ("back:{}", "zset"),  # ids, the newest submit first: tasks taken back
     "settled": ("settled", "zset"),  # the settled, by the end of their retention
     "saved": ("saved", "zset"),  # settled ids that have a checkpoint, by the time they settled
     "tombstones": ("tombstones", "zset"),  # the ids of tombstones by their end
@@ -85,7 +85,7 @@ _KEYS = {
     "claims": ("claims", "hash"),  # worker → its last claim
     "mending": ("mending", "string"),  # while a process repairs what a refused command has torn
     "reconciled": ("reconciled", "string"),  # while the last reconciliation is recent
-    "bell": ("bell", "stream"),  # a few entries: something may be ready, or has come to rest
+    "bell": ("bell", "stream"),  # a few entries: something may be ready, or has stopped
 }
 TEMPLATES = {kind: template for kind, (template, _) in _KEYS.items()}
 TYPE_OF = {kind: type_ for kind, (_, type_) in _KEYS.items()}

@@ -93,16 +93,16 @@ class Node:
             raise redis.TimeoutError(f"{LISTENERS_MAX} connections listen already")
         self._listening += 1
         try:
-            ear = self._listeners.pop() if self._listeners else None
-            if ear is None or not ear.usable:
-                ear = await open_connection(self._make(), self._timeout_seconds)
-            [reply] = await ear.ask([command], block_seconds=block_seconds)
+            listener = self._listeners.pop() if self._listeners else None
+            if listener is None or not listener.usable:
+                listener = await open_connection(self._make(), self._timeout_seconds)
+            [reply] = await listener.ask([command], block_seconds=block_seconds)
         finally:
             self._listening -= 1
         if self._closed:
-            ear.close()
+            listener.close()
         else:
-            self._listeners.append(ear)
+            self._listeners.append(listener)
         if isinstance(reply, redis.ResponseError):
             raise reply
         return reply
@@ -113,8 +113,8 @@ class Node:
             self._connecting.cancel()
         if self._connection is not None:
             self._connection.close() if wait else self._connection.retire()
-        for ear in self._listeners:
-            ear.close()
+        for listener in self._listeners:
+            listener.close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next turn
 
 

@@ -1,6 +1,6 @@
 -- plan_create: Creates a plan, unless there is one of its id.
--- ARGV 2 the id, 3 its name in the list of plans, 4 the names to answer with, 5 its first events
--- in its events, 6… its fields. Answers the record as it is now.
+-- ARGV 2 the id, 3 its name in the list of plans, 4 the names to answer with, 5 its first events,
+-- 6… its fields. Answers the record as it is now.
 -- uses: server plan_record write_batch
 -- keys: plan plan_admitted plan_events plan_members plans
 

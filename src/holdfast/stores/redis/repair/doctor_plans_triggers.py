@@ -152,8 +152,8 @@ def _wrong_places(
         yield "is in the list of due plans, but its record says that it is not due"
     elif expected is not None and (due is None or abs(due - expected) > ROUNDING_SECONDS):
         cure.due = f"{expected:.6f}"
-        found = "not" if due is None else "with another time"
-        yield f"is {found} in the list of due plans, but its record says that it is due"
+        missing = "is not in the list of due plans, but its record says that it is due"
+        yield missing if due is None else "has another time in the list of due plans"
 
 
 def _time(plan_id: str, text: bytes | None) -> float | None:

@@ -25,7 +25,7 @@ end
 local function member_of(key, member, score, name)
   local found = call('ZSCORE', key, member)
   if found and tonumber(found) == tonumber(score) then return end
-  local message = 'is ' .. (found and 'with another score' or 'not') .. ' in ' .. name
+  local message = (found and 'has another score in ' or 'is not in ') .. name
   complain('I11', message, call, 'ZADD', key, score, member)
 end
 

@@ -26,7 +26,7 @@ local function look(tenant)
   end
   local waiting = call('ZCARD', K.line(tenant))
   if waiting > 0 and line_is_open(active) then
-    local message = 'has ' .. whole(waiting) .. ' tasks in line, but no active task'
+    local message = 'has an open line that has not moved; tasks that wait: ' .. whole(waiting)
     complain(tenant, message, advance, tenant, active)
   elseif not active and call('ZCARD', K.resting(tenant)) > 0 then
     complain(tenant, 'has paused, suspended or retrying tasks, but none is active', advance, tenant, nil)

@@ -3,7 +3,7 @@
 -- lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10… queues in order of
 -- preference. Answers what is `handed_out` (each first run: id, payload, lease, order; each other:
 -- id, fields, changes, lease's end, whether newer work ran, bodies), who is `unreadable`, how many
--- the request has got (`upto`), `lease_until`, the time (`wall`), and how many a repeat has to get.
+-- the request has got (`upto`) and a repeat is to get (`repeated`), `lease_until`, the time (`wall`).
 -- uses: iso_time lists numbers script_error server switch_end foreign_keys record time
 --   active_task write_batch status_index tenant_lock transition_counts departure
 --   record_changes

@@ -274,7 +274,7 @@ def _warn_set_aside(wrong: Sequence[tuple[bytes, bytes]]) -> None:
     for name, message in wrong:
         if message:
             log.warning(
-                "trigger %s cannot be read and is set aside; see `holdfast doctor`: %s",
+                "trigger %s cannot be fired and is set aside; see `holdfast doctor`: %s",
                 name.decode(errors="replace"),
                 message.decode(errors="replace"),
             )

@@ -32,6 +32,8 @@ from holdfast.stores.sqlite.transaction import Txn, json_list
 
 Key = tuple[str, str]  # tenant, key
 
+TAKEN_BACK = 1 << 52  # above every number in a queue that earlier versions gave out
+
 
 class EncodedSubmission(msgspec.Struct, frozen=True, gc=False):
     """A submission and its record, encoded before the writer's time is spent on it."""
@@ -189,7 +191,7 @@ def lose(txn: Txn, task: Task, row: TaskPosition, *, counted: bool) -> None:
         ran_by=task.lease.owner if task.lease else task.ran_by,
     )
     txn.leave_place(row, task.tenant)
-    txn.put(task, task.place, after, mutable_json(after), ready=-task.order)
+    txn.put(task, task.place, after, mutable_json(after), ready=-TAKEN_BACK - task.order)
     txn.topics.add(Topic.READY)
 
 
