@@ -230,6 +230,8 @@ def walk(start_redis: StartRedis, tmp_path: Path) -> Iterator[Walk]:
     crew = ("--no-workers", "--processes", "2")
     with Serving(tmp_path, *crew, app=DEMO, **settings) as serving:
         serving.listening()
+        workers = "/internal/workers"  # a task that is paused before they are there runs no stage
+        until(lambda: len(serving.ask("GET", workers).json["workers"]) == 2, "both workers")
         walk = Walk(server, serving, tmp_path)
         yield walk
         walk.close()
