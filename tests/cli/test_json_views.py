@@ -30,7 +30,7 @@ from holdfast.insight.views import (
 from holdfast.insight.views.checkpoints import CheckpointState, checkpoint_keys
 from holdfast.insight.views.view import keys
 from holdfast.notify.signature import Secret
-from holdfast.ports import Beat
+from holdfast.testing.contract.drivers.store_driver import beat
 from tests.support.cli.world import App, World
 
 COMMAND_LINE: Any = get_command(cli)
@@ -266,20 +266,10 @@ def _act_on_bulks(walk: Walk) -> None:
 
 
 def _act_on_tenants_queues_and_workers(walk: Walk) -> None:
-    async def beat(made: App) -> None:
-        known = Beat(
-            worker="w-1",
-            host="here",
-            pid=1,
-            types=("mail.send",),
-            queues=("default",),
-            slots=2,
-            running=0,
-            started_at=0.0,
-        )
-        await made.app.store.tasks.renew(known, [], lease_seconds=30)
+    async def report(made: App) -> None:
+        await made.app.store.tasks.renew(beat(), [], lease_seconds=30)
 
-    walk.world.do(beat)
+    walk.world.do(report)
     for name in ("workers list", "queues list"):
         walk(name)
     walk("workers drain", "w-1")

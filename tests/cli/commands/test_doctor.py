@@ -6,9 +6,10 @@ import pytest
 
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.output.printer import PIPE_WIDTH
-from holdfast.ports import Beat, Check
+from holdfast.ports import Check
 from holdfast.stores.sqlite import SqliteStore
 from holdfast.stores.sqlite.admin.store import SqliteAdmin
+from holdfast.testing.contract.drivers.store_driver import beat as beat_of
 from tests.support.cli.world import App, World
 
 
@@ -136,7 +137,7 @@ def test_doctor_does_not_count_on_the_owner_of_a_lapsed_lease(world: World) -> N
     task_id, waiting = world.send(), world.send()
 
     async def beat_and_die(made: App) -> None:
-        await made.app.store.tasks.renew(beat_of("w-1"), [], lease_seconds=30)
+        await made.app.store.tasks.renew(beat_of("w-1", slots=2, running=0), [], lease_seconds=30)
         await made.app.store.tasks.claim(
             "w-1", request="r", queues=["default"], limit=1, lease_seconds=-60.0
         )
@@ -156,20 +157,7 @@ def test_doctor_says_when_a_live_worker_was_last_seen(world: World) -> None:
     world.work_until_rested(world.send())
 
     async def beat(made: App) -> None:
-        await made.app.store.tasks.renew(beat_of("w-1"), [], lease_seconds=30)
+        await made.app.store.tasks.renew(beat_of("w-1", slots=2, running=0), [], lease_seconds=30)
 
     world.do(beat)
     assert "1 live, 0 of 2 slots busy: w-1 (last seen " in world.cli("doctor").stdout
-
-
-def beat_of(worker: str) -> Beat:
-    return Beat(
-        worker=worker,
-        host="here",
-        pid=1,
-        types=("mail.send",),
-        queues=("default",),
-        slots=2,
-        running=0,
-        started_at=0.0,
-    )
