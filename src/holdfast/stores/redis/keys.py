@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 GROUP = "workers"  # the consumer group of every queue's stream
-RINGS = 8  # entries that the bell keeps
+RINGS = 8  # entries that the bell keeps at least: exact trimming costs more than the entry
 DENIED = "NOPERM"  # a script puts this among the names of foreign keys if a command was refused
 TORN = "TORN"  # the same for a refusal that another process noted: see torn_writes.py
 

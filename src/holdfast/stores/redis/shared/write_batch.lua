@@ -62,7 +62,7 @@ local function finish()
     bell[#bell + 1] = topic
     bell[#bell + 1] = '1'
   end
-  if #bell > 0 then call('XADD', K.bell, 'MAXLEN', RINGS, '*', unpack(bell)) end
+  if #bell > 0 then call('XADD', K.bell, 'MAXLEN', '~', RINGS, '*', unpack(bell)) end
 end
 
 -- Returns an answer with what `Partition.write` compares; a script that wrote nothing leaves it out.
