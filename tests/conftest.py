@@ -25,6 +25,7 @@ settings.load_profile("unhurried")
 
 pytest_plugins = [
     "tests.support.redis.redis_servers",
+    "tests.support.redis.path_comparison",
     "tests.support.every_store",
     "tests.support.stores.golden_stores",
     "tests.support.mongo_servers",

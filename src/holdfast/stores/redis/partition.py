@@ -78,6 +78,7 @@ class Partition:
         self._strangers: set[str] = set()  # keys of other programs that were logged
         self._writes = 0  # the server's count of writes in its last answer
         self.partitions = 1  # how many the store has
+        self.straight = client.address.straight  # what goes well takes the straight path
         # The server's time at which a script was stopped half-way.
         self.torn_at: float | None = None
 

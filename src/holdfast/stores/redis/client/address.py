@@ -44,7 +44,7 @@ SCHEMES = {
     "rediss+cluster": (AddressKind.CLUSTER, True),
 }
 PORTS = {AddressKind.SINGLE: 6379, AddressKind.SENTINEL: 26379, AddressKind.CLUSTER: 6379}
-NOT_SECRET = {"ca", "cert", "key", "verify", "partitions", "timeout"}
+NOT_SECRET = {"ca", "cert", "key", "verify", "partitions", "straight", "timeout"}
 SECRET = {"sentinel_user", "sentinel_password"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d+))?")
@@ -65,6 +65,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     partitions: int = 1
     timeout_seconds: float = TIMEOUT_SECONDS
+    straight: bool = True  # whether what goes well takes the straight path (stores/redis/straight)
     sentinel_user: str | None = None
     sentinel_password: str | None = None
 
@@ -107,6 +108,7 @@ def parse(url: str) -> Address:
         insecure="verify" in options,
         partitions=_partitions(url, options) if kind is AddressKind.CLUSTER else 1,
         timeout_seconds=_timeout(url, options),
+        straight="straight" not in options,
         sentinel_user=options.get("sentinel_user"),
         sentinel_password=options.get("sentinel_password"),
     )
@@ -176,7 +178,7 @@ def _path(url: str, kind: AddressKind, path: str) -> tuple[str, int]:
 
 
 def _options(url: str, kind: AddressKind, query: str, *, tls: bool) -> dict[str, str]:
-    known = {"timeout"}
+    known = {"timeout", "straight"}
     known |= {"ca", "cert", "key", "verify"} if tls else set()
     known |= {"sentinel_user", "sentinel_password"} if kind is AddressKind.SENTINEL else set()
     known |= {"partitions"} if kind is AddressKind.CLUSTER else set()
@@ -188,6 +190,8 @@ def _options(url: str, kind: AddressKind, query: str, *, tls: bool) -> dict[str,
         if name in options or not value:
             refuse(url, f"write {name}= once, and a value after it")
         options[name] = value
+    if options.get("straight", "off") != "off":
+        refuse(url, "straight= is left out, or off")
     for name in ("ca", "cert", "key"):
         if name in options and not Path(options[name]).is_file():
             refuse(url, f"{name}: there is no file {options[name]}")

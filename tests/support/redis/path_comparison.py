@@ -1,0 +1,156 @@
+"""The same steps on a store with the straight path and on one without: what differs is a defect.
+
+`ways` is the fixture; ``await ways.compare(step)`` takes a step on both stores. It compares what
+the step returned and every key that the stores have then.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+import redis
+
+from holdfast.stores.redis.client.client import Script
+from holdfast.stores.redis.keys import GROUP
+from holdfast.stores.redis.store import RedisStore
+from holdfast.testing.clock import ManualClock
+from holdfast.testing.contract.drivers.store_driver import StoreDriver
+from verify.servers import RedisServer
+
+Step: TypeAlias = Callable[[StoreDriver], Awaitable[Any]]
+Keys: TypeAlias = dict[str, tuple[object, ...]]
+
+# What the server or chance chooses: the number of a stream's entry, and the secret of a lease.
+_ENTRY = re.compile(r"\b\d{13}-\d+\b")
+_SECRET = re.compile(r"(?<=:)[0-9a-f]{16}(?=:)")
+_READS = {
+    "string": ("GET",),
+    "hash": ("HGETALL",),
+    "list": ("LRANGE", 0, -1),
+    "set": ("SMEMBERS",),
+    "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+    "stream": ("XRANGE", "-", "+"),
+}
+
+
+class OneWay:
+    """A store of its own, the hands on it, and the scripts that it was sent."""
+
+    def __init__(self, server: RedisServer, namespace: str, *, straight: bool) -> None:
+        self.clock = ManualClock()
+        url = server.url if straight else f"{server.url}?straight=off"
+        self.store = RedisStore(url, self.clock, namespace, time=self.clock.times)
+        self.driver = StoreDriver(self.store, self.clock)
+        self.sent: list[str] = []
+        self._namespace, self._server = namespace, server
+        self._watch_scripts()
+
+    def _watch_scripts(self) -> None:
+        client = self.store._client
+        call = client.call
+
+        async def call_and_note(script: Script, *args: Any, **options: Any) -> Any:
+            self.sent.append(script.name)
+            return await call(script, *args, **options)
+
+        client.call = call_and_note  # type: ignore[method-assign]
+
+    def keys(self) -> Keys:
+        """Return every key of the store: its time to live in seconds, and what it holds."""
+        with self._server.client() as client:
+            return read_keys(client, self._namespace)
+
+
+class Ways:
+    """The straight way and the general one."""
+
+    def __init__(self, straight: OneWay, general: OneWay) -> None:
+        self.straight, self.general = straight, general
+
+    async def compare(self, step: Step) -> Any:
+        """Take a step both ways, compare, and return what the straight way has returned."""
+        returned = [await step(way.driver) for way in (self.straight, self.general)]
+        assert comparable(returned[0]) == comparable(returned[1])
+        self.compare_keys()
+        return returned[0]
+
+    def compare_keys(self) -> None:
+        assert self.straight.keys() == self.general.keys()
+
+    def advance(self, seconds: float) -> None:
+        for way in (self.straight, self.general):
+            way.clock.advance(seconds)
+
+    def scripts(self) -> list[str]:
+        """Return the names of the scripts that the straight way has sent since the last call."""
+        sent, self.straight.sent = self.straight.sent, []
+        return sent
+
+
+@pytest.fixture
+async def ways(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Ways]:
+    """Both ways, each with an empty store; in the end their doctors find nothing."""
+    ways = Ways(
+        OneWay(redis_server, f"{redis_namespace}-on", straight=True),
+        OneWay(redis_server, f"{redis_namespace}-off", straight=False),
+    )
+    for way in (ways.straight, ways.general):
+        await way.store.open()
+    yield ways
+    for way in (ways.straight, ways.general):
+        findings = await way.store.admin.doctor(fix=False, limit=100)
+        await way.store.close()
+        assert list(findings) == []
+
+
+def comparable(value: object) -> object:
+    """Return plain data without what differs from run to run."""
+    if isinstance(value, msgspec.Struct):
+        return type(value).__name__, comparable(msgspec.structs.asdict(value))
+    if isinstance(value, dict):
+        return {comparable(key): comparable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [comparable(part) for part in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, map(comparable, value)))
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if isinstance(value, str):
+        return _SECRET.sub("SECRET", _ENTRY.sub("ENTRY", value))
+    return value
+
+
+def read_keys(client: redis.Redis, namespace: str) -> Keys:
+    """Return every key below a namespace, in two round trips beside the scan."""
+    names = sorted(client.scan_iter(f"{namespace}:*", count=10_000))
+    pipeline: Any = client.pipeline(transaction=False)
+    for name in names:
+        pipeline.type(name)
+        pipeline.pttl(name)
+    facts = pipeline.execute()
+    types, lives = facts[::2], facts[1::2]
+    for name, kind in zip(names, types, strict=True):
+        command, *options = _READS[kind]
+        pipeline.execute_command(command, name, *options)
+        if kind == "stream":
+            pipeline.xpending_range(name, GROUP, "-", "+", 10_000)
+    contents = iter(pipeline.execute(raise_on_error=False))
+    keys: Keys = {}
+    for name, kind, life in zip(names, types, lives, strict=True):
+        content = _content(kind, next(contents), next(contents) if kind == "stream" else None)
+        seconds = -1 if life < 0 else round(life / 10_000)  # two calls are not at one moment
+        keys[name[len(namespace) :]] = kind, seconds, comparable(content)
+    return keys
+
+
+def _content(kind: str, content: Any, pending: Any) -> object:
+    if kind == "stream":
+        entries = [fields for _, fields in content]
+        if isinstance(pending, Exception):  # it has no group
+            return entries, None
+        return entries, [facts["consumer"] for facts in pending]
+    if kind == "set":
+        return sorted(content)
+    return content
