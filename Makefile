@@ -66,8 +66,8 @@ format: $(DEV_READY) ## format the code, and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-sim: $(DEV_READY) $(if $(filter redis,$(STORE)),$(REDIS_READY)) ## simulate faults from seeds (SEEDS=200 STORE=redis)
-	@$(BIN)/python -m verify.simulation --seeds $(SEEDS) --shadow $(or $(STORE),memory)
+sim: $(DEV_READY) $(if $(filter redis,$(STORE)),$(REDIS_READY)) ## simulate faults from seeds (SEEDS=200 STORE=redis STRAIGHT=off)
+	@$(BIN)/python -m verify.simulation --seeds $(SEEDS) --shadow $(or $(STORE),memory) $(if $(STRAIGHT),--straight $(STRAIGHT))
 
 snapshots: $(DEV_READY) $(REDIS_READY) ## rewrite the snapshots of what users see
 	@$(BIN)/python -m tests.surface
@@ -75,8 +75,8 @@ snapshots: $(DEV_READY) $(REDIS_READY) ## rewrite the snapshots of what users se
 mutants: $(DEV_READY) $(REDIS_READY) ## break rules on purpose: a test must catch each
 	@$(BIN)/python -m verify.mutants $(if $(STORE),--store $(STORE))
 
-chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost (STORE=redis)
-	@$(BIN)/python -m verify.chaos $(if $(STORE),--store $(STORE)) $(if $(ONLY),--only $(ONLY))
+chaos: $(DEV_READY) $(REDIS_READY) ## kill real workers and count what is lost (STORE=redis STRAIGHT=off)
+	@$(BIN)/python -m verify.chaos $(if $(STORE),--store $(STORE)) $(if $(ONLY),--only $(ONLY)) $(if $(STRAIGHT),--straight $(STRAIGHT))
 
 chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills per store; writes docs/reliability.md
 	@for store in $(or $(STORE),sqlite redis); do \

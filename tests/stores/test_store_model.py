@@ -348,7 +348,11 @@ def machine(make: Open) -> type[TwinStores]:
     return Machine
 
 
-EXAMPLES = {"sqlite": 20, "redis": 8}  # of the quick form: a server far away takes its time
+EXAMPLES = {
+    "sqlite": 20,
+    "redis": 8,
+    "redis?straight=off": 4,
+}  # of the quick form: a server far away takes its time
 
 
 @pytest.fixture(params=EXAMPLES)
@@ -368,7 +372,7 @@ def make(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 
     def on_redis(clock: ManualClock) -> RedisStore:
         name = f"{namespace}-{next(numbers)}"
-        return RedisStore(server.url, clock, name, time=clock.times)
+        return RedisStore(server.url + kind.removeprefix("redis"), clock, name, time=clock.times)
 
     yield on_redis
     with server.client() as client:

@@ -86,6 +86,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         help="sqlite, redis (starts a server and kills it, too), or the URL of an empty store, "
         "in which {round} becomes the name of the round",
     )
+    parser.add_argument(
+        "--straight", choices=("on", "off"), default="on", help="off: only Redis's general scripts"
+    )
     parser.add_argument("--long", action="store_true", help="deal 10 000 kills")
     parser.add_argument("--report", type=Path, help="also write the figures to this page")
     parser.add_argument(
@@ -151,6 +154,7 @@ def _plan(
         workers=manner.workers,
         slots=manner.slots,
         kill_every_seconds=manner.kill_every_seconds,
+        straight=given.straight == "on",
     )
 
 

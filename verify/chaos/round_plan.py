@@ -51,6 +51,7 @@ class RoundPlan:
     slots: int = 4
     kill_every_seconds: float = 0.03  # on average; a kill waits for a worker that has begun
     sabotage: Callable[[], None] = do_nothing  # run in each child before it starts, for tests
+    straight: bool = True  # False: on a server of our own, all goes through the general scripts
     durable: bool = True  # False, for tests: a server of our own keeps nothing when it is killed
 
     @property

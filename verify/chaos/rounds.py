@@ -61,7 +61,9 @@ def run_round(plan: RoundPlan) -> FinishedRound:
         if plan.store == OWN_SERVER:
             chance = random.Random(f"{plan.seed} server")
             kept = plan.folder / "server"
-            server = stack.enter_context(Server(kept, chance, durable=plan.durable))
+            server = stack.enter_context(
+                Server(kept, chance, durable=plan.durable, straight=plan.straight)
+            )
             line = FaultyWire(server.url)
             plan, version = replace(plan, store=server.url, proxied=line.url), server.version
         plan.preload()

@@ -23,8 +23,11 @@ class Server:
     during a sync, because the server then keeps the write in its own memory.
     """
 
-    def __init__(self, folder: Path, chance: random.Random, *, durable: bool) -> None:
+    def __init__(
+        self, folder: Path, chance: random.Random, *, durable: bool, straight: bool
+    ) -> None:
         folder.mkdir()
+        self._options = "" if straight else "&straight=off"
         self._server = RedisServer(folder=folder, appendonly=durable, appendfsync="always")
         self._chance = chance
         self._killed_at = 0.0
@@ -47,7 +50,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"{self._server.url}/0?timeout={TIMEOUT}"
+        return f"{self._server.url}/0?timeout={TIMEOUT}{self._options}"
 
     @property
     def patient_url(self) -> str:

@@ -24,6 +24,7 @@ class OnRedis:
     server: ClassVar[RedisServer]
     _numbers = count(1)
     namespace = ""
+    options = ""
 
     @pytest.fixture(autouse=True, scope="class")
     def a_server(self) -> Iterator[None]:
@@ -38,7 +39,7 @@ class OnRedis:
 
     async def open(self, clock: Clock) -> Store:
         assert isinstance(clock, ManualClock)
-        store = RedisStore(self.server.url, clock, self.namespace, time=clock.times)
+        store = RedisStore(self.server.url + self.options, clock, self.namespace, time=clock.times)
         await store.open()
         return store
 
@@ -53,6 +54,10 @@ class TestPlans(OnRedis, DurablePlanStoreContract):
 
 class TestRedis(OnRedis, DurableStoreContract):
     pass
+
+
+class TestRedisWithoutTheStraightPath(OnRedis, DurableStoreContract):
+    options = "?straight=off"
 
 
 def contract() -> int:

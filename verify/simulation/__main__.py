@@ -19,14 +19,14 @@ PRINTED_EVERY_SHADOWED = 50  # they take ten times as long
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    with _shadow(given.shadow) as shadow:
+    with _shadow(given.shadow, straight=given.straight == "on") as shadow:
         if given.seed is not None:
             return _replay(given, shadow)
         return _run_all(given, shadow)
 
 
 @contextmanager
-def _shadow(kind: str) -> Iterator[str | None]:
+def _shadow(kind: str, *, straight: bool) -> Iterator[str | None]:
     """Yield the shadow as `run` takes it."""
     if kind != "redis":
         yield None if kind == "memory" else kind
@@ -34,7 +34,7 @@ def _shadow(kind: str) -> Iterator[str | None]:
     from verify.servers import RedisServer
 
     with RedisServer() as server:
-        yield server.url
+        yield server.url if straight else f"{server.url}?straight=off"
 
 
 def _run_all(given: argparse.Namespace, shadow: str | None) -> int:
@@ -98,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
         default="memory",
         help="a second store that gets the same calls and must answer the same; "
         "redis starts a server",
+    )
+    parser.add_argument(
+        "--straight", choices=("on", "off"), default="on", help="off: only Redis's general scripts"
     )
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, help="worlds to run at the same time"

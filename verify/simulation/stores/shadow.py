@@ -279,5 +279,5 @@ def _store(world: SimulatedWorld, kind: str) -> Iterator[Store]:
 def _forget(url: str, namespace: str) -> None:
     import redis
 
-    with redis.Redis.from_url(url) as client:
+    with redis.Redis.from_url(url.partition("?")[0]) as client:
         client.unlink("none", *client.scan_iter(f"{namespace}:*", count=ALL))
