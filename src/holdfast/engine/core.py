@@ -46,6 +46,7 @@ from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.store import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
 from holdfast.registry import Registry
+from holdfast.runtime.answered_tasks import answering
 from holdfast.runtime.environment import WorkerEnvironment, new_worker_name
 from holdfast.runtime.store_outages import StoreOutages
 from holdfast.runtime.waiters import Waiters
@@ -152,8 +153,9 @@ class Holdfast:
         return self
 
     def _attach(self, store: Store, waiters: Callable[[Store], Waiters] = Waiters) -> None:
-        self._slot.store = store = notifying(store, self.notifier)
+        store = notifying(store, self.notifier)
         self._waiters = waiters(store)
+        self._slot.store = store = answering(store, self._waiters)
         self._submitter.open(store, self._queue_watch)
 
     def _detach(self) -> None:
