@@ -119,7 +119,7 @@ async def test_it_works_again_after_it_was_idle() -> None:
     assert writes.batches == [[1], [2], [3]]
 
 
-def given(gather: Gather[int, int], items: range) -> list[asyncio.Future[int]]:
+def send_items(gather: Gather[int, int], items: range) -> list[asyncio.Future[int]]:
     return [asyncio.ensure_future(gather(n)) for n in items]
 
 
@@ -132,7 +132,7 @@ async def under_way(writes: Writes) -> tuple[Gather[int, int], list[list[asyncio
     """Begin two writes, while the items of a third one wait."""
     gather, futures = Gather(writes.send, under_way=2), []
     for items in (FIRST, SECOND, THIRD):
-        futures.append(given(gather, items))
+        futures.append(send_items(gather, items))
         await turns()
     return gather, futures
 
@@ -154,9 +154,9 @@ async def test_a_second_write_goes_while_the_first_is_under_way_but_no_third() -
 async def test_a_few_items_gather_behind_the_first_write() -> None:
     writes = Writes()
     gather = Gather(writes.send, under_way=2)
-    first = given(gather, FIRST)
+    first = send_items(gather, FIRST)
     await turns()
-    few = given(gather, range(1, WORTH_A_WRITE))
+    few = send_items(gather, range(1, WORTH_A_WRITE))
     await turns()
     assert writes.batches == [[*FIRST]]
     writes.let_through.release()
@@ -167,7 +167,7 @@ async def test_a_few_items_gather_behind_the_first_write() -> None:
 
 async def test_items_of_one_moment_go_in_one_write() -> None:
     writes = Writes()
-    sent = given(Gather(writes.send, under_way=2), range(2 * WORTH_A_WRITE))
+    sent = send_items(Gather(writes.send, under_way=2), range(2 * WORTH_A_WRITE))
     writes.let_through.release()
     await within_bounds(asyncio.gather(*sent))
     assert len(writes.batches) == 1

@@ -37,6 +37,7 @@ class Recorder:
         stage.undo(self._undo)
         self.engine: Engine = make(app, store=place.store, clock=place.clock)
         app.waiters.note_answers = self._note  # type: ignore[method-assign]
+        app.waiters.awaited["somebody else's task"] = []  # unless somebody waits, none is shown
 
     async def _only(self, ctx: Context, n: int) -> int:
         if self.fails:
