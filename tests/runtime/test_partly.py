@@ -243,3 +243,17 @@ async def test_what_could_not_be_renewed_is_tried_again_at_the_next_tick_alone(
     bench.gate.open()
     await bench.engine.drain()
     assert len(bench.ran) == 2, "each ran once"
+
+
+async def test_a_part_that_is_away_hides_no_end_that_was_written_here(bench: Bench) -> None:
+    near, far = await bench.begun()
+    waiting = asyncio.create_task(near.result())
+    await bench.clock.elapse("1s")
+    bench.store.calls.clear()
+    bench.store.errors[far.id] = AWAY
+    bench.gate.open()
+    assert await within_bounds(waiting) == 1
+    assert "peek" not in bench.store.calls
+    bench.store.errors.clear()
+    await bench.clock.elapse("5s")
+    assert await bench.status_of(far) is Status.COMPLETED

@@ -1,4 +1,4 @@
-"""Those who wait for results: one look serves them all."""
+"""Those who wait for results: one look serves them all, and none those of their own process."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast import Context, Holdfast, HoldfastError, Status
-from holdfast.errors import ResultTimeout, TaskNotFound
+from holdfast.domain.errors import StoreError
+from holdfast.domain.task.transition import Outcome, Transition
+from holdfast.errors import ResultTimeout, TaskCancelled, TaskNotFound
 from holdfast.ports import Peek, Topic
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.memory.views import MemoryViews
@@ -58,6 +60,15 @@ def bench(app: Holdfast, holdfast_engine: MakeEngine) -> Bench:
     return Bench(app, holdfast_engine)
 
 
+@pytest.fixture
+def ended_elsewhere(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the waiters see no write of their own process, as if another one had made it."""
+
+    def unseen(batch: Sequence[Transition], answers: Sequence[Outcome | StoreError]) -> None: ...
+
+    monkeypatch.setattr(bench.engine.app.waiters, "note_answers", unseen)
+
+
 async def turns(count: int = 50) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
@@ -75,6 +86,7 @@ async def test_one_look_serves_all_who_wait(bench: Bench) -> None:
     assert bench.looks() <= 20, "not one look per waiter"
 
 
+@pytest.mark.usefixtures("ended_elsewhere")
 async def test_a_result_takes_one_look_before_and_one_behind_the_signal(bench: Bench) -> None:
     waiting = asyncio.create_task((await bench.stand.submit(1)).result())
     await bench.engine.start()
@@ -86,6 +98,7 @@ async def test_a_result_takes_one_look_before_and_one_behind_the_signal(bench: B
     assert bench.looks() == 2
 
 
+@pytest.mark.usefixtures("ended_elsewhere")
 async def test_what_comes_to_rest_behind_the_first_look_is_told_without_delay(bench: Bench) -> None:
     """It signals before the one who looked hears that it still runs."""
     first, second = await bench.stand.submit(1), await bench.stand.submit(2)
@@ -127,6 +140,53 @@ async def test_nobody_looks_when_nobody_waits(bench: Bench) -> None:
     assert bench.looks() == 0
 
 
+async def test_what_this_process_has_written_is_not_looked_at_again(bench: Bench) -> None:
+    waiting = asyncio.create_task((await bench.stand.submit(1)).result())
+    await bench.engine.start()
+    await bench.gate.wait_until_reached()
+    bench.gate.open()
+    assert await within_bounds(waiting) == 1
+    await turns()
+    assert bench.looks() == 1
+
+
+async def test_an_operators_write_ends_the_waiting_without_a_look(bench: Bench) -> None:
+    handle = await bench.stand.submit(1)
+    waiting = asyncio.create_task(handle.result())
+    await turns()
+    await handle.cancel("not needed")
+    with pytest.raises(TaskCancelled, match="not needed"):
+        await within_bounds(waiting)
+    assert bench.looks() == 1
+
+
+async def test_an_outage_of_the_reads_does_not_hide_what_this_process_has_written(
+    bench: Bench,
+) -> None:
+    handle = await bench.stand.submit(1)
+    bench.store.down = {"peek"}
+    waiting = asyncio.create_task(handle.result())
+    await turns()
+    bench.gate.open()
+    await bench.engine.drain()
+    assert await within_bounds(waiting) == 1
+
+
+async def test_an_end_whose_write_has_failed_is_waited_for(bench: Bench) -> None:
+    waiting = asyncio.create_task((await bench.stand.submit(1)).result())
+    await bench.engine.start()
+    await bench.gate.wait_until_reached()
+    bench.store.down = {"apply"}
+    bench.gate.open()
+    await bench.clock.elapse("2s")
+    assert not waiting.done()
+    assert bench.looks() >= 2, "a look each second, as nobody can tell what was written"
+    bench.store.down = set()
+    await bench.clock.elapse("5s")
+    assert await within_bounds(waiting) == 1
+
+
+@pytest.mark.usefixtures("ended_elsewhere")
 async def test_an_outage_is_waited_out(bench: Bench) -> None:
     handle = await bench.stand.submit(1)
     waiting = asyncio.create_task(handle.result())
@@ -147,7 +207,7 @@ async def test_nobody_waits_for_a_watcher_that_has_failed(
     async def broken(topic: Topic, ticket: int, *, timeout: float) -> None:
         raise RuntimeError("a defect in the store")
 
-    monkeypatch.setattr(bench.engine.app.store, "wait", broken)
+    monkeypatch.setattr(bench.engine.app.waiters._store, "wait", broken)
     handle = await bench.stand.submit(1)
     with pytest.raises(RuntimeError, match="a defect"):
         await within_bounds(handle.result())

@@ -116,7 +116,8 @@ class Codec(Generic[T]):
 
     def decode(self, body: bytes) -> T:
         try:
-            return cast(T, self._read(body))
+            value: T = self._read(body)
+            return value
         except ValidationError as error:  # its own text has the values, and they may be secret
             at = _path(self.what, _first(error)["loc"])
             raise self._unreadable(f"{at}: {self._message(error)}") from None

@@ -41,7 +41,8 @@ from holdfast.engine.workers import WorkerTerms, end_worker, worker_options
 from holdfast.insight.why.task import explain
 from holdfast.notify import deliveries, hooks
 from holdfast.notify.chat import ChatReply, load_bot
-from holdfast.notify.notifier import Notifier, notifying
+from holdfast.notify.notifier import Notifier
+from holdfast.notify.task_writes import notifying
 from holdfast.ports import Clock, Kept, Store
 from holdfast.ports.store import Copy
 from holdfast.ports.tracing import NO_TRACER, Tracer
@@ -152,8 +153,8 @@ class Holdfast:
         return self
 
     def _attach(self, store: Store, waiters: Callable[[Store], Waiters] = Waiters) -> None:
-        self._slot.store = store = notifying(store, self.notifier)
         self._waiters = waiters(store)
+        self._slot.store = store = notifying(store, self.notifier, self._waiters)
         self._submitter.open(store, self._queue_watch)
 
     def _detach(self) -> None:

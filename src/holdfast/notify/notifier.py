@@ -1,7 +1,6 @@
 """The notifier adds deliveries to the writes that call for them.
 
-Everything that writes through the engine's store (workers, operators, plan drivers, bulk actions)
-passes here, so none of them has to think of it, and none can forget it.
+The writes of tasks come here through `notify/task_writes.py`, those of plans by `NotifyingPlans`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from holdfast.domain.task import decide
 from holdfast.domain.task.envelope import ENVELOPE_STATUS
 from holdfast.domain.task.events import Event, TaskCompleted
 from holdfast.domain.task.task import Failure
-from holdfast.domain.task.transition import Outcome, Submission, Transition
+from holdfast.domain.task.transition import Submission, Transition
 from holdfast.insight.views.tasks import event_view, failure_view, text_or_none
 from holdfast.ports import Store
-from holdfast.ports.wrapped_store import WrappedStore
 from holdfast.registry import TaskType
 from holdfast.runtime import new_task
 
@@ -43,7 +41,7 @@ class Notifier:
     def __init__(self, app: Holdfast, declared: TaskType, hooks: Sequence[Hook]) -> None:
         self._app = app
         self._declared = declared
-        self._hooks = tuple(hooks)
+        self.hooks = tuple(hooks)
         self._hide = app.redactor
         given = app.settings
         # Results go to those who asked for the work: there only what was declared is hidden.
@@ -51,7 +49,7 @@ class Notifier:
 
     def with_deliveries(self, store: Store, transition: Transition) -> Transition:
         task = transition.after
-        if task.callback is None and not self._hooks:
+        if task.callback is None and not self.hooks:
             return transition
         follows = tuple(
             self._submission(
@@ -59,19 +57,19 @@ class Notifier:
                 _delivery(to_send, self._task_data(transition, to_send)),
                 trace_id=task.trace_id,
             )
-            for to_send in notification.of_task(transition, self._hooks)
+            for to_send in notification.of_task(transition, self.hooks)
         )
         return replace(transition, follows=follows) if follows else transition
 
     def with_plan_deliveries(self, store: Store, change: PlanChange) -> PlanChange:
-        if not self._hooks:
+        if not self.hooks:
             return change
         follows = tuple(
             self._submission(
                 store.colocated_id(self._new_id(), plan_id=change.after.id),
                 _delivery(to_send, self._plan_data(change, to_send)),
             )
-            for to_send in notification.of_plan(change, self._hooks)
+            for to_send in notification.of_plan(change, self.hooks)
         )
         return replace(change, follows=follows) if follows else change
 
@@ -180,20 +178,6 @@ def _leave_out(facts: Mapping[str, Any], names: Collection[str]) -> dict[str, An
     return {name: value for name, value in facts.items() if name not in names}
 
 
-class NotifyingTasks:
-    """The task part of a store, which adds to each transition the deliveries that it needs."""
-
-    def __init__(self, store: Store, notifier: Notifier) -> None:
-        self._store, self._apply, self._notifier = store, store.tasks.apply, notifier
-        tasks = store.tasks  # the verbs below need no frame of ours
-        self.insert, self.claim, self.renew = tasks.insert, tasks.claim, tasks.renew
-        self.leave, self.expire, self.promote = tasks.leave, tasks.expire, tasks.promote
-
-    async def apply(self, batch: Sequence[Transition]) -> Sequence[Outcome]:
-        store, with_deliveries = self._store, self._notifier.with_deliveries
-        return await self._apply([with_deliveries(store, transition) for transition in batch])
-
-
 class NotifyingPlans:
     """The plan part of a store, which adds to each change the deliveries that it needs."""
 
@@ -208,9 +192,3 @@ class NotifyingPlans:
     async def apply(self, change: PlanChange, *, lease_seconds: float = 30.0) -> PlanOutcome:
         change = self._notifier.with_plan_deliveries(self._store, change)
         return await self._apply(change, lease_seconds=lease_seconds)
-
-
-def notifying(store: Store, notifier: Notifier) -> Store:
-    """Return the store whose writes of tasks and plans bring their deliveries with them."""
-    tasks, plans = NotifyingTasks(store, notifier), NotifyingPlans(store, notifier)
-    return WrappedStore(store, tasks=tasks, plans=plans)

@@ -1,4 +1,4 @@
-"""Group commit: while one write is under way, the next ones gather behind it.
+"""Group commit: while writes are under way, the next ones gather behind them.
 
 `Gather` batches any calls of a store; `Committer` is the one through which the runs of a worker
 write, again and again through an outage.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from holdfast.domain.errors import PartlyUnavailable, SerialisationError, StoreError
 from holdfast.domain.task.transition import Outcome, Transition
@@ -20,6 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 BATCH_LIMIT = 200
+WORTH_A_WRITE = 32  # items, while another write is under way: each write has a price of its own
 
 
 class Gather(Generic[T, R]):
@@ -27,31 +28,47 @@ class Gather(Generic[T, R]):
 
     A store that is out of reach fails each item of the batch; to try again is the caller's
     business. Any other error is one item's own, and only that one fails.
+
+    With two batches ``under_way``, the store works at one while the other is made or answered. The
+    second goes when enough items wait; one of them may be written before an item given earlier.
     """
 
-    def __init__(self, send: Callable[[Sequence[T]], Awaitable[Sequence[R]]]) -> None:
-        self._send = send
+    def __init__(
+        self, send: Callable[[Sequence[T]], Awaitable[Sequence[R]]], *, under_way: int = 1
+    ) -> None:
+        self._send, self._under_way = send, under_way
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
-        self._sender: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop  # the sender's; to ask for it costs a system call
+        self._senders: set[asyncio.Task[None]] = set()
+        self._sending = 0  # the batches under way: a sender that has none takes what waits
+        self._loop: asyncio.AbstractEventLoop  # the senders'; to ask for it costs a system call
 
     def __call__(self, item: T) -> asyncio.Future[R]:
         """Return the answer to be awaited; a caller that is cancelled may have sent it or not."""
-        if self._sender is None:
+        senders = len(self._senders)
+        if not senders:
             self._loop = asyncio.get_running_loop()
-            self._sender = self._loop.create_task(self._send_all())
         future: asyncio.Future[R] = self._loop.create_future()
         self._waiting.append((item, future))
+        if senders == self._sending and (not senders or self._is_worth_another()):
+            self._senders.add(self._loop.create_task(self._send_all()))
         return future
+
+    def _is_worth_another(self) -> bool:
+        return self._sending < self._under_way and len(self._waiting) >= WORTH_A_WRITE
 
     async def _send_all(self) -> None:
         try:
             while self._waiting:
                 count = min(len(self._waiting), BATCH_LIMIT)
-                await self._send_batch([self._waiting.popleft() for _ in range(count)])
+                batch = [self._waiting.popleft() for _ in range(count)]
+                self._sending += 1
+                try:
+                    await self._send_batch(batch)
+                finally:
+                    self._sending -= 1
         finally:
-            self._sender = None
-            while self._waiting:  # the sender was cancelled: nobody is left to send these
+            self._senders.remove(cast("asyncio.Task[None]", asyncio.current_task()))
+            while self._waiting and not self._senders:  # it was cancelled: nobody sends these
                 self._waiting.popleft()[1].cancel()
 
     async def _send_batch(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
@@ -89,7 +106,7 @@ class Committer:
     def __init__(self, env: WorkerEnvironment) -> None:
         self._store, self._clock, self._chance = env.store, env.clock, env.chance
         self._outages = env.outages
-        self._write = Gather[Transition, Outcome](env.store.tasks.apply)
+        self._write = Gather[Transition, Outcome](env.store.tasks.apply, under_way=2)
 
     async def write(self, transition: Transition) -> Outcome:
         """Write through an outage, which fails no stage: the same write again, until the lease's

@@ -25,7 +25,7 @@ from tests.support.cli.world import App, World
 from verify.servers.poll import until
 
 APP = """
-import asyncio, threading
+import asyncio, gc, threading
 from holdfast import Context, Holdfast
 from holdfast.cli.process import worker_group
 from holdfast.runtime.worker import heartbeat
@@ -43,7 +43,7 @@ flow = app.workflow("slow", payload=str)
 
 @flow.stage
 async def first(ctx: Context, order: str) -> None:
-    print("first runs", flush=True)
+    print("first runs", "exempt" if gc.get_freeze_count() else "checked", flush=True)
     if order == "forever":
         await asyncio.Event().wait()
 
@@ -158,6 +158,13 @@ def test_a_worker_introduces_itself_works_and_drains(
     assert code == 0, said
     assert "has stopped" in said
     assert world.json("tasks", "show", task_id)["status"] == Status.COMPLETED
+
+
+def test_what_a_worker_has_loaded_is_exempt_from_garbage_collection(
+    world: World, start: Start
+) -> None:
+    submit(world, "slow", "quick")
+    assert "exempt" in start("shop:app").until_printed("first runs")
 
 
 def test_a_drained_worker_gives_back_what_does_not_end_in_time(world: World, start: Start) -> None:

@@ -176,8 +176,8 @@ async def test_what_waits_behind_a_cancelled_sender_is_told() -> None:
     await asyncio.sleep(0)
     second = asyncio.ensure_future(gather(2))
     await asyncio.sleep(0)
-    assert gather._sender is not None
-    gather._sender.cancel()
+    [sender] = gather._senders
+    sender.cancel()
     ended = await within_bounds(asyncio.gather(first, second, return_exceptions=True))
     assert all(isinstance(end, asyncio.CancelledError) for end in ended)
 

@@ -56,7 +56,7 @@ def test_a_wait_ends_when_its_client_hangs_up(server: Listening) -> None:
             line.close()
         until_waiting(server, 0)
         assert kept(server) == PLACES * round_of, "what was accepted is kept"
-    assert not server.app.waiters._waiting
+    assert not server.app.waiters.awaited
 
 
 def test_a_wait_that_nobody_is_left_for_is_counted_as_such(server: Listening) -> None:
@@ -79,7 +79,7 @@ def test_a_wait_does_not_keep_the_body_of_its_request(server: Listening) -> None
             for count, body in enumerate([padded, padded, filled], 1):
                 open_ones.enter_context(wait_for_result(server, body=body))
                 until_waiting(server, count)
-            until(lambda: len(server.app.waiters._waiting) == PLACES, "all three wait")
+            until(lambda: len(server.app.waiters.awaited) == PLACES, "all three wait")
             gc.collect()
             kept_bytes = tracemalloc.get_traced_memory()[0] - before
             assert kept_bytes < size, "no body is kept, and the payload only in the store"

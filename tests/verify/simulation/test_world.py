@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.ports import Kept, Store
+from holdfast.runtime import committer
 from holdfast.runtime.deadlines import sleep
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.clock import START_STEADY
@@ -34,6 +35,16 @@ TIMED_SEEDS = range(2_483, 2_783)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_must_always_hold_holds_in_every_world(chunk: int) -> None:
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        result = run(seed)
+        assert result.broken is None, failure(result)
+
+
+def test_what_must_always_hold_holds_with_two_writes_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A world has too few tasks at once for a second write, unless any item is worth one."""
+    monkeypatch.setattr(committer, "WORTH_A_WRITE", 1)
+    for seed in range(CHUNK):
         result = run(seed)
         assert result.broken is None, failure(result)
 

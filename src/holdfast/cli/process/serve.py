@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import socket
@@ -20,6 +19,7 @@ from holdfast.cli.exit_codes import Exit
 from holdfast.cli.extras import check_server
 from holdfast.cli.loader import load_app_on
 from holdfast.cli.process import lifecycle
+from holdfast.cli.process.garbage_collection import exempt_startup_objects
 from holdfast.cli.process.worker import (
     END_SECONDS,
     TETHERED,
@@ -153,8 +153,7 @@ async def _run(
         try:
             await workers.start()
             await service.pool.scale(wanted.processes)
-            gc.collect()
-            gc.freeze()  # what exists by now stays: checking it again takes 0.1 s each time
+            exempt_startup_objects()
             await answer(service, bound, stop=stop, stop_now=urgent, on_listening=on_listening)
         finally:
             hurrying = asyncio.create_task(_hurry(service.pool, urgent))

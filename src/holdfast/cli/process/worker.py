@@ -11,6 +11,7 @@ from holdfast.cli import options as opt
 from holdfast.cli.exit_codes import Exit
 from holdfast.cli.loader import load_app_on
 from holdfast.cli.process import lifecycle
+from holdfast.cli.process.garbage_collection import exempt_startup_objects
 from holdfast.cli.process.isolation import (
     ISOLATED,
     Handover,
@@ -83,6 +84,7 @@ async def _work(
                 'fallback = "memory" is not for workers'
             )
         workers = WorkerGroup(app, count=1, slots=slots, queues=queues, isolate=isolation.run)
+        exempt_startup_objects()  # no stage runs yet: it takes 0.1 s
         await workers.start()
         await _wait_for_any(stop, workers.all_drained)
         isolation.stop()

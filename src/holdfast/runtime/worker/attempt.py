@@ -100,7 +100,11 @@ class Attempts:
         if started >= running.safe_until:
             return None  # a process that was stopped for a while wakes up here
         ends = started + stage.timeout_seconds
-        if function is not None and not await self._begin(stage, at, started_at, ends):
+        if (
+            function is not None
+            and not self._begin(stage, at, started_at, ends)
+            and not await self._may_begin_again(at)
+        ):
             return None
         context = self._context(stage, at, key)
         ended: Failed | Snoozed | None
@@ -144,22 +148,23 @@ class Attempts:
         is_let_in = await self._stages.let_in(at.running, self._clock)
         return is_let_in and at.stop_reason() is None  # a hold may have come meanwhile
 
-    async def _begin(
-        self, stage: StageDef, at: StageCaller, started_at: float, ends: float
-    ) -> bool:
-        """Note that the stage begins, and return whether it still may afterwards."""
+    def _begin(self, stage: StageDef, at: StageCaller, started_at: float, ends: float) -> bool:
+        """Note that the stage begins, and return whether it may without asking again."""
         running = at.running
         running.begin(stage.name, at=started_at, ends=ends, renew_until=ends + self._grace_seconds)
         self._stages.begin(running, at.task)
-        if not at.task.lapses:
-            return True
+        return not at.task.lapses
+
+    async def _may_begin_again(self, at: StageCaller) -> bool:
+        """Tell the store at once of a stage that has lost a lease: it may kill this process before
+        the next beat."""
         may_begin = False
         try:
-            await self._renew_now(running)  # it may kill this process before the next beat
+            await self._renew_now(at.running)
             may_begin = at.stop_reason() is None  # a drain or a hold may have come meanwhile
         finally:
             if not may_begin:
-                self._stages.end(running)
+                self._stages.end(at.running)
         return may_begin
 
     def _call_function(

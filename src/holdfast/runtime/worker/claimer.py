@@ -7,6 +7,7 @@ receiver that hangs takes no slot from the work, and long work keeps no delivery
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
@@ -53,6 +54,7 @@ class Claimer:
         self._lanes = Lanes(options.queues, options.slots, env.clock)
         self._slot_freed, self._drain_asked = asyncio.Event(), drain_asked
         self._is_idle = False  # it waits for the bell
+        self._is_full = False  # it waits for a slot
         self.task: asyncio.Task[None] | None = None  # in which `run` is kept up
 
     @property
@@ -138,22 +140,23 @@ class Claimer:
 
     def _free(self, queue: str) -> None:
         self._lanes.end(queue)
-        self._slot_freed.set()
+        if self._is_full:
+            self._slot_freed.set()
 
     def _knows_any(self, claimed: Sequence[Claimed]) -> bool:
-        known = 0
-        for handed_out in claimed:
-            known += self._registry.find(handed_out.task.type) is not None
+        types = Counter([handed_out.task.type for handed_out in claimed])
+        known = sum([types[name] for name in types if self._registry.find(name) is not None])
         self._lanes.note_known(known, len(claimed))
         return known > 0
 
     async def _until_freed(self) -> None:
         """Wait for a free slot, or until it is time to claim deliveries again."""
         self._slot_freed.clear()
-        timer = None
+        timer, self._is_full = None, True
         if self._lanes.has_room_aside:
             timer = self._clock.call_later(ASIDE_SECONDS, self._slot_freed.set)
         await self._slot_freed.wait()
+        self._is_full = False
         if timer is not None:
             timer.cancel()
 
@@ -189,16 +192,16 @@ class Lanes:
         self._more_aside = False  # the last such claim was filled
 
     def begin(self, queue: str) -> None:
-        self._count(queue, 1)
+        if queue == notification.QUEUE:
+            self._delivering += 1
+        else:
+            self._working += 1
 
     def end(self, queue: str) -> None:
-        self._count(queue, -1)
-
-    def _count(self, queue: str, tasks: int) -> None:
         if queue == notification.QUEUE:
-            self._delivering += tasks
+            self._delivering -= 1
         else:
-            self._working += tasks
+            self._working -= 1
 
     @property
     def has_room_aside(self) -> bool:

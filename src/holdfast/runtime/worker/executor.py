@@ -47,7 +47,8 @@ class Executor:
 
     async def run(self, claimed: Claimed, running: RunningTask) -> None:
         """Run a claimed task until it rests, is given back or belongs to another worker."""
-        self.held_tenants.note_claim(claimed.task.tenant)
+        if claimed.task.tenant is not None:
+            self.held_tenants.note_claim(claimed.task.tenant)
         run = self.open(claimed, running)
         if self.clock.steady() >= running.safe_until:
             return await run.give_back("the claim was answered too late")
@@ -100,7 +101,9 @@ class ClaimedTask:
     async def try_commit(self, transition: Transition) -> bool:
         """Write once; False: the record has changed under our lease, and the new one is in hand."""
         is_last = self.running.ending = transition.next is not Next.STAY
-        outcome = await self.executor.write(self.from_stored(transition))
+        if transition.before.stages is not self.stored_stages:
+            transition = self.from_stored(transition)
+        outcome = await self.executor.write(transition)
         if isinstance(outcome, Applied) and is_last:
             self.task = outcome.task
             return True
@@ -120,7 +123,7 @@ class ClaimedTask:
         """Return the transition over the record as the store has it: the one in hand may already
         name the code's stages, and a store writes what differs."""
         before, stages = transition.before, self.stored_stages
-        if before.stages is stages or before.stages == stages:
+        if before.stages == stages:
             return transition
         return msgspec.structs.replace(
             transition, before=msgspec.structs.replace(before, stages=stages)
@@ -234,7 +237,8 @@ class TaskExecution(ClaimedTask):
         """Return why no further stage is begun here and now."""
         if self.executor.draining():
             return "the worker stops"
-        is_held = self.executor.held_tenants.is_held(self.task.tenant)
+        tenant = self.task.tenant
+        is_held = tenant is not None and self.executor.held_tenants.is_held(tenant)
         return "its tenant is held" if is_held else None
 
     # -- before the first stage
@@ -246,26 +250,29 @@ class TaskExecution(ClaimedTask):
             message = f"{task.crashes} workers in a row died or hung in this stage"
             alone = ", the last one while nothing else ran in it" if task.crashes > 1 else ""
             return self.failure(FailureKind.POISON, message + alone)
-        if self.would_overrun():
+        if self.claimed.moved_on and self.would_overrun():
             message = f"newer work has run for tenant {task.tenant} while this waited half done"
             return self.failure(FailureKind.TENANT_MOVED_ON, message)
         if error := self.read_bodies():
             stage = task.at_stage or task.stages[-1]
             return failure_records.describe(error, task, stage, now=self.now)
-        if self.task.status is Status.ROLLING_BACK and (
-            wrong := describe_mismatch(task, self.claimed.stages)
-        ):
+        return self.refusal_to_undo() if task.status is Status.ROLLING_BACK else None
+
+    def refusal_to_undo(self) -> Failure | None:
+        """Return why the stages of the record cannot be undone by this code."""
+        if wrong := describe_mismatch(self.task, self.claimed.stages):
             message = f"its record {wrong}; `holdfast doctor --fix` puts it right"
             return self.failure(FailureKind.DEFINITION_CHANGED, message)
-        if not self.can_undo():
+        names = self.task.stages[: self.task.next_undo + 1]
+        if self.declared.stage_names[: len(names)] != names:
             message = "the stages to undo are no longer the first ones in the code"
             return self.failure(FailureKind.DEFINITION_CHANGED, message)
         return None
 
     def would_overrun(self) -> bool:
-        """Return whether newer work has run for the tenant while this, unforced, was half done."""
+        """Return whether this, unforced, was half done when newer work ran for its tenant."""
         task = self.task
-        if not self.claimed.moved_on or not task.workflow or task.forced:
+        if not task.workflow or task.forced:
             return False
         return task.last_completed >= 0 or task.begun
 
@@ -290,12 +297,6 @@ class TaskExecution(ClaimedTask):
         """Return whether the data is outside a checkpoint, as before the first one."""
         return self.task.status is Status.ROLLING_BACK or self.task.last_completed < 0
 
-    def can_undo(self) -> bool:
-        if self.task.status is not Status.ROLLING_BACK:
-            return True
-        names = self.task.stages[: self.task.next_undo + 1]
-        return self.declared.stage_names[: len(names)] == names
-
     def missing_undo(self, stage: StageDef, *, known: bool) -> Failure | None:
         """Return why a stage without an undo in the code is not passed over, or None."""
         missing = restore.missing_undo(self.task, self.claimed.stages, self.declared, known=known)
@@ -306,7 +307,7 @@ class TaskExecution(ClaimedTask):
 
     def with_code_stages(self, task: Task) -> Task:
         """Name the code's stages in the record, once it is known that they fit."""
-        if not self.fits or task.stages is self.declared.stage_names or task.settled:
+        if not self.fits or task.stages == self.declared.stage_names or task.settled:
             return task
         return msgspec.structs.replace(task, stages=self.declared.stage_names)
 
@@ -413,9 +414,8 @@ class HeldTenants:
     def replace(self, tenants: Iterable[str]) -> None:
         self._names = set(tenants)
 
-    def note_claim(self, tenant: str | None) -> None:
-        if tenant is not None:
-            self._names.discard(tenant)
+    def note_claim(self, tenant: str) -> None:
+        self._names.discard(tenant)
 
-    def is_held(self, tenant: str | None) -> bool:
+    def is_held(self, tenant: str) -> bool:
         return tenant in self._names
