@@ -1,32 +1,30 @@
 -- insert_tasks: Inserts tasks that are as usual, all of them or none.
 -- ARGV 2 the depth limit, 3 when the sender gives up (empty: nobody knows), 4 the day, 5 how many
--- models there are. Then the models, numbered from 1: queue, '1' if its tasks have a tenant, '1' if
--- they have a key, the words of one task, the words of the fields that its tasks share, these fields
--- (names and values, beginning with type, planId and status). Then the tasks: the model's number, id,
--- payload, createdAt, statusSince, the key's digest if there is a key, and the fields of its own
--- (names and values, beginning with tenantId and key if it has them).
+-- tasks there are, 6 how many models. Then the models: a name, queue, where a task's own fields begin,
+-- how many words a task has, type, planId, status, version, stageNames, and how many words of other
+-- fields its tasks share, and these (names and values). Then the tasks: the model's name, id, payload,
+-- createdAt, statusSince, the key's digest if there is a key, and the task's own fields (names and
+-- values, beginning with tenantId and key if it has them).
 -- Answers `inserted`, or `unusual` and why: then nothing was written.
 -- uses: foreign_keys server
 -- keys: active bell by_day by_plan by_status by_tenant counts key_of line meta payload queues stream
 --   switches task tombstone
 -- constants: PLACE.line PLACE.ready RESTING RINGS WAITING
 
-local words, models, queues, first, tasks = #ARGV, {}, {}, 6, 0
+local words, tasks, models, queues, first = #ARGV, ARGV[5], {}, {}, 7
 local names, texts, leaders, tenants = {}, {}, {}, {}
 
 local function unusual(why) return {'answer', {'unusual', why}} end
 local function is_refused(reply) return type(reply) == 'table' and reply.err ~= nil end
 
-for n = 1, tonumber(ARGV[5]) do
-  local queue, keyed, fields = ARGV[first], ARGV[first + 2] == '1', first + 5
-  local last = first + 4 + tonumber(ARGV[first + 4])
-  queues[queue] = queues[queue] or {ready = 0, line = 0}
-  models[tostring(n)] = {queue = queues[queue], stream = K.stream(queue), keyed = keyed,
-    tenanted = ARGV[first + 1] == '1', own = keyed and 6 or 5, width = tonumber(ARGV[first + 3]),
-    fields = fields, last = last, type = ARGV[fields + 1], plan = ARGV[fields + 3], first = {}}
+for _ = 1, tonumber(ARGV[6]) do
+  local queue, last = ARGV[first + 1], first + 9 + ARGV[first + 9]
+  local of = queues[queue] or {stream = K.stream(queue), ready = 0, line = 0}
+  queues[queue] = of
+  models[ARGV[first]] = {queue = of, own = tonumber(ARGV[first + 2]), width = tonumber(ARGV[first + 3]),
+    first = first, last = last, ready = false, line = false}
   first = last + 1
 end
-local status = ARGV[models['1'].fields + 5]
 
 -- Every look comes before every write.
 
@@ -37,23 +35,20 @@ end
 
 local at = first
 while at <= words do
-  local m, id = models[ARGV[at]], ARGV[at + 1]
-  local n, tenant = #names, m.tenanted and ARGV[at + m.own + 1]
+  local m, id, n = models[ARGV[at]], ARGV[at + 1], #names
+  local own, t = at + m.own, #texts
+  local tenant = ARGV[own] == 'tenantId' and ARGV[own + 1]
   names[n + 1], names[n + 2] = K.task(id), K.tombstone(id)
-  texts[#texts + 1] = K.payload(id)
-  texts[#texts + 1] = ARGV[at + 2]
-  if m.keyed then
-    local name = K.key_of(tenant or '', ARGV[at + m.own + (tenant and 3 or 1)])
-    names[n + 3] = name
-    texts[#texts + 1] = name
-    texts[#texts + 1] = id .. ' ' .. ARGV[at + 5]
+  texts[t + 1], texts[t + 2] = K.payload(id), ARGV[at + 2]
+  if m.own > 5 then
+    local name = K.key_of(tenant or '', ARGV[tenant and own + 3 or own + 1])
+    names[n + 3], texts[t + 3], texts[t + 4] = name, name, id .. ' ' .. ARGV[at + 5]
   end
   if tenant and not leaders[tenant] then
     leaders[tenant] = id
     tenants[#tenants + 1] = tenant
   end
   m.queue.ready = m.queue.ready + 1  -- those in a line are taken away again
-  tasks = tasks + 1
   at = at + m.width
 end
 
@@ -61,7 +56,7 @@ if call('EXISTS', unpack(names)) > 0 then return unusual(2) end
 
 for queue, of in pairs(queues) do
   if call('HGET', K.switches, 'intake ' .. queue) then return unusual(3) end
-  if is_refused(try('XLEN', K.stream(queue))) then return unusual(4) end
+  if is_refused(try('XLEN', of.stream)) then return unusual(4) end
   local fields, depth = {}, of.ready
   for place in pairs(WAITING) do fields[#fields + 1] = queue .. ' ' .. place end
   for _, waiting in ipairs(call('HMGET', K.counts, unpack(fields))) do depth = depth + (waiting or 0) end
@@ -102,64 +97,58 @@ local function put_in(key, score, id)
   of[n + 1], of[n + 2] = score, id
 end
 
--- Writes the record: a copy of the first of its model in this place, but for the fields of its own.
-local function write_record(m, at, order, place, entry)
-  local name, first = K.task(ARGV[at + 1]), m.first[place]
-  if first then call('COPY', first, name) end
-  if entry then
-    call('HSET', name, 'order', order, 'entry', entry, 'createdAt', ARGV[at + 3], 'statusSince',
-      ARGV[at + 4], unpack(ARGV, at + m.own, at + m.width - 1))
-  else
-    call('HSET', name, 'order', order, 'createdAt', ARGV[at + 3], 'statusSince', ARGV[at + 4],
-      unpack(ARGV, at + m.own, at + m.width - 1))
-  end
-  if not first then
-    m.first[place] = name
-    call('HSET', name, 'place', place, unpack(ARGV, m.fields, m.last))
-  end
-end
-
-local function write_task(m, at, order)
-  local id, tenant = ARGV[at + 1], m.tenanted and ARGV[at + m.own + 1]
-  if tenant and leaders[tenant] ~= id then
-    write_record(m, at, order, PLACE.line)
-    put_in(K.line(tenant), order, id)
-    m.queue.ready, m.queue.line = m.queue.ready - 1, m.queue.line + 1
-  else
-    local entry = call('XADD', m.stream, '*', 'taskId', id, 'type', m.type)
-    write_record(m, at, order, PLACE.ready, entry)
-  end
-  put_in(K.by_status(status), '0', id)
-  if tenant then put_in(K.by_tenant(tenant), '0', id) end
-  if m.plan ~= '' then put_in(K.by_plan(m.plan), '0', id) end
-  ids[#ids + 1] = id
-end
-
+-- Writes the records: each is a copy of the first of its model in its place, but for its own fields.
 local function write_tasks(order)
   local at = first
   while at <= words do
-    local m = models[ARGV[at]]
+    local m, id = models[ARGV[at]], ARGV[at + 1]
+    local own, last, queue, model = at + m.own, at + m.width - 1, m.queue, m.first
+    local tenant, place, entry = ARGV[own] == 'tenantId' and ARGV[own + 1], PLACE.ready, nil
     order = order + 1
-    write_task(m, at, string.format('%.0f', order))
-    at = at + m.width
+    local name, number = K.task(id), string.format('%.0f', order)
+    if tenant and leaders[tenant] ~= id then
+      place = PLACE.line
+      queue.ready, queue.line = queue.ready - 1, queue.line + 1
+      put_in(K.line(tenant), number, id)
+    else
+      entry = call('XADD', queue.stream, '*', 'taskId', id, 'type', ARGV[model + 4])
+    end
+    local where, is_where = entry and 'entry' or 'place', entry or place  -- no entry: the place twice
+    if m[place] then
+      call('COPY', m[place], name)
+      call('HSET', name, 'order', number, where, is_where, 'createdAt', ARGV[at + 3], 'statusSince',
+        ARGV[at + 4], unpack(ARGV, own, last))
+    else
+      m[place] = name
+      call('HSET', name, 'order', number, where, is_where, 'createdAt', ARGV[at + 3], 'statusSince',
+        ARGV[at + 4], 'place', place, 'type', ARGV[model + 4], 'planId', ARGV[model + 5], 'status',
+        ARGV[model + 6], 'version', ARGV[model + 7], 'stageNames', ARGV[model + 8],
+        unpack(ARGV, model + 10, m.last))
+      if own <= last then call('HSET', name, unpack(ARGV, own, last)) end
+    end
+    put_in(K.by_status(ARGV[model + 6]), '0', id)
+    if tenant then put_in(K.by_tenant(tenant), '0', id) end
+    if ARGV[model + 5] ~= '' then put_in(K.by_plan(ARGV[model + 5]), '0', id) end
+    ids[#ids + 1] = id
+    at = last + 1
   end
 end
 
 -- The first write may be refused, because the memory is full, for example. What the general scripts
 -- do without comes first, on keys that do not exist.
 local none = K.meta .. ':none'
-if tasks > 1 and is_refused(try('COPY', none, none .. ':copy')) then return unusual(9) end
+if tasks ~= '1' and is_refused(try('COPY', none, none .. ':copy')) then return unusual(9) end
 local order = try('HINCRBY', K.meta, 'order', tasks)
 if is_refused(order) then return unusual(10) end
 if is_refused(try('MSET', unpack(texts))) then
-  call('HINCRBY', K.meta, 'order', -tasks)
+  call('HINCRBY', K.meta, 'order', '-' .. tasks)
   return unusual(11)
 end
 
 if not pcall(write_tasks, order - tasks) then  -- none of it was there before
   for n = 1, #texts, 2 do names[#names + 1] = texts[n] end
   try('DEL', unpack(names))
-  call('HINCRBY', K.meta, 'order', -tasks)
+  call('HINCRBY', K.meta, 'order', '-' .. tasks)
   return unusual(12)
 end
 
@@ -176,4 +165,4 @@ for queue, of in pairs(queues) do
   end
 end
 for topic, one in pairs(rings) do call('XADD', K.bell, 'MAXLEN', '~', RINGS, '*', topic, one) end
-return {'answer', {'inserted'}, 'writes', writes, 'written', tasks, 'notices', strange_keys()}
+return {'answer', {'inserted'}, 'writes', writes, 'written', tonumber(tasks), 'notices', strange_keys()}

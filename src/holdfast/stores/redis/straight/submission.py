@@ -69,14 +69,14 @@ def insertion_words(batch: Sequence[Submission], lines: Sequence[bytes]) -> Word
         kind = (*_shared(task), *own[::2])
         if kind not in numbers:
             numbers[kind] = str(len(numbers) + 1)
-            models += _model_words(task, own)
+            models += (numbers[kind], *_model_words(task, own))
         tasks += (numbers[kind], task.id, as_text(task, b"%b\n%b" % (line, submission.payload)))
         tasks += (record.iso(task.created_at), repr(task.status_since))
         if task.key is not None:
             tasks.append(submission.digest[:DIGEST_CHARS])
         tasks += own
     day = record.day(batch[0].task.created_at)
-    return [day, str(len(numbers)), *models, *tasks]
+    return [day, str(len(batch)), str(len(numbers)), *models, *tasks]
 
 
 def _own_fields(task: Task) -> list[str]:
@@ -90,12 +90,11 @@ _NOTHING_OWN = (None,) * (1 + len(_OWN))
 
 
 def _model_words(task: Task, own: Sequence[str]) -> Words:
-    fields = [
-        *("type", task.type, "planId", task.plan or "", "status", task.status),
-        *("version", str(task.version), "stageNames", record.stage_names(task.stages)),
-        *(("tenantId", "") if task.tenant is None else ()),
-        *record.submitted_fields(task, _SHARED),
+    others = [] if task.tenant is not None else ["tenantId", ""]
+    others += record.submitted_fields(task, _SHARED)
+    own_at = 5 + int(task.key is not None)
+    return [
+        *(task.queue, str(own_at), str(own_at + len(own))),
+        *(task.type, task.plan or "", task.status, str(task.version)),
+        *(record.stage_names(task.stages), str(len(others)), *others),
     ]
-    has_tenant, has_key = (str(int(fact is not None)) for fact in (task.tenant, task.key))
-    width = 5 + int(task.key is not None) + len(own)
-    return [task.queue, has_tenant, has_key, str(width), str(len(fields)), *fields]

@@ -130,7 +130,7 @@ async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int)
     answers: list[Insertion | StoreError] = []
     for start in range(
         0, len(batch), TASKS
-    ):  # one after the other: a tenant's line keeps its order
+    ):  # in turn: a line keeps its order
         group = slice(start, start + TASKS)
         answers += await _insert_usual(part, batch[group], lines[group], depth_limit)
     return unless_failed(answers)
