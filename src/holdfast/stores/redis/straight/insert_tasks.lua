@@ -145,10 +145,22 @@ if is_refused(try('MSET', unpack(texts))) then
   return unusual(11)
 end
 
-if not pcall(write_tasks, order - tasks) then  -- none of it was there before
+-- Takes back what was written: none of it was there before.
+local function take_back()
+  local at = first
+  while at <= words do
+    local m = models[ARGV[at]]
+    local entry = try('HGET', K.task(ARGV[at + 1]), 'entry')
+    if type(entry) == 'string' then try('XDEL', m.queue.stream, entry) end
+    at = at + m.width
+  end
   for n = 1, #texts, 2 do names[#names + 1] = texts[n] end
   try('DEL', unpack(names))
   call('HINCRBY', K.meta, 'order', '-' .. tasks)
+end
+
+if not pcall(write_tasks, order - tasks) then
+  take_back()
   return unusual(12)
 end
 

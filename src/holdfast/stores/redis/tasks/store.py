@@ -128,9 +128,7 @@ async def insert(part: Partition, batch: Sequence[Submission], depth_limit: int)
     if lines is None:
         return unless_failed(await _insert_any(part, batch, depth_limit))
     answers: list[Insertion | StoreError] = []
-    for start in range(
-        0, len(batch), TASKS
-    ):  # in turn: a line keeps its order
+    for start in range(0, len(batch), TASKS):  # in turn: a line keeps its order
         group = slice(start, start + TASKS)
         answers += await _insert_usual(part, batch[group], lines[group], depth_limit)
     return unless_failed(answers)
