@@ -6,6 +6,7 @@ the step returned and every key that the stores have then.
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
 import msgspec
@@ -64,6 +65,11 @@ class OneWay:
         with self._server.client() as client:
             return read_keys(client, self._namespace)
 
+    def run(self, command: str, name: str, *words: str) -> None:
+        """Run a command of the server on a key of the store."""
+        with self._server.client() as client:
+            client.execute_command(command, f"{self._namespace}:{name}", *words)
+
 
 class Ways:
     """The straight way and the general one."""
@@ -98,21 +104,32 @@ class Ways:
         sent, self.straight.sent = self.straight.sent, []
         return sent
 
+    def run(self, *words: str) -> None:
+        """Run a command of the server on both ways; its second word is a key."""
+        for way in (self.straight, self.general):
+            way.run(*words)
+
+
+@asynccontextmanager
+async def both_ways(server: RedisServer, namespace: str) -> AsyncIterator[Ways]:
+    """Open both ways, each with an empty store; in the end their doctors find nothing."""
+    ways = Ways(
+        OneWay(server, f"{namespace}-on", straight=True),
+        OneWay(server, f"{namespace}-off", straight=False),
+    )
+    async with AsyncExitStack() as stack:
+        for way in (ways.straight, ways.general):
+            await way.store.open()
+            stack.push_async_callback(way.store.close)
+        yield ways
+        for way in (ways.straight, ways.general):
+            assert list(await way.store.admin.doctor(fix=False, limit=100)) == []
+
 
 @pytest.fixture
 async def ways(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Ways]:
-    """Both ways, each with an empty store; in the end their doctors find nothing."""
-    ways = Ways(
-        OneWay(redis_server, f"{redis_namespace}-on", straight=True),
-        OneWay(redis_server, f"{redis_namespace}-off", straight=False),
-    )
-    for way in (ways.straight, ways.general):
-        await way.store.open()
-    yield ways
-    for way in (ways.straight, ways.general):
-        findings = await way.store.admin.doctor(fix=False, limit=100)
-        await way.store.close()
-        assert list(findings) == []
+    async with both_ways(redis_server, redis_namespace) as ways:
+        yield ways
 
 
 def comparable(value: object) -> object:

@@ -123,31 +123,32 @@ def prefixes(namespace: str, partitions: int, *, clustered: bool) -> list[str]:
 
 _MADE_OF = {"stream": ("tasks", "tasks_of"), "key_of": ("key",)}  # others are made of these
 _MADE = {
-    "stream": "function K.stream(q) if q == 'default' then return K.tasks end "
-    "return K.tasks_of(q) end",
-    "key_of": "function K.key_of(tenant, key) return K.key(tenant .. '|' .. key) end",
+    "stream": "function(q) if q == 'default' then return K.tasks end return K.tasks_of(q) end",
+    "key_of": "function(tenant, key) return K.key(tenant .. '|' .. key) end",
 }
 ALL = "all"  # for a script that gets the kind of its key as an argument
 KINDS = {*TEMPLATES, *_MADE, ALL}
 
 
 def in_lua(used: Set[str]) -> str:
-    """Return the keys that a script uses as a table ``K``, over the prefix of its first key."""
+    """Return the keys that a script uses as a table ``K``, over the prefix of its first key.
+
+    The server makes the table at each run: at once, because one that grows costs it more.
+    """
     kinds = {*TEMPLATES, *_MADE} if ALL in used else set(used)
     kinds |= {part for kind in kinds for part in _MADE_OF.get(kind, ())}
-    return "\n".join(_functions(kinds))
+    prefix = f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
+    return "\n".join([prefix, "local K", "K = {", *_members(kinds), "}"])
 
 
-def _functions(used: Set[str]) -> Iterable[str]:
-    yield f"local P = string.sub(KEYS[1], 1, -{len(TEMPLATES['meta']) + 1})"
-    yield "local K = {}"
+def _members(used: Set[str]) -> Iterable[str]:
     for kind, template in TEMPLATES.items():
         head, slot, tail = template.partition("{}")
         if kind not in used:
             continue
         if slot:
             after = f" .. '{tail}'" if tail else ""
-            yield f"function K.{kind}(of) return P .. '{head}' .. of{after} end"
+            yield f"{kind} = function(of) return P .. '{head}' .. of{after} end,"
         else:
-            yield f"K.{kind} = P .. '{head}'"
-    yield from (text for kind, text in _MADE.items() if kind in used)
+            yield f"{kind} = P .. '{head}',"
+    yield from (f"{kind} = {text}," for kind, text in _MADE.items() if kind in used)

@@ -125,6 +125,7 @@ def _table(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 INSERT = script("insert")
+INSERT_TASKS = script("insert_tasks")
 RECREATE_META = script("recreate_meta")
 CLAIM = script("claim")
 APPLY = script("apply")

@@ -8,7 +8,7 @@ whole task: the first claim hands that line out and need not read the record.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
@@ -79,7 +79,7 @@ def write_json(value: object) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _names(stages: tuple[str, ...]) -> str:
+def stage_names(stages: tuple[str, ...]) -> str:
     return write_json(stages)
 
 
@@ -106,7 +106,8 @@ _KEPT = {
     "status": Field("status", str, Status),
     "status_since": Field("statusSince", repr, float),
     "version": Field("version", str, int),
-    "stages": Field("stageNames", _names, _read_names),  # those of the code when the task last ran
+    # Those of the code when the task last ran.
+    "stages": Field("stageNames", stage_names, _read_names),
 }
 _COMPLETED = {  # the first claim adds these
     "id": Field("taskId", _text, _text),
@@ -178,17 +179,28 @@ def waiting(task: Task) -> list[str]:
         *("type", task.type, "tenantId", task.tenant or "", "planId", task.plan or ""),
         *("createdAt", iso(task.created_at), "status", task.status),
         *("statusSince", repr(task.status_since), "version", str(task.version)),
-        *("stageNames", _names(task.stages)),
+        *("stageNames", stage_names(task.stages)),
     ]
     if _seldom(task) != _AS_EVER:
-        fields += name_value_list(_non_defaults(task, _SUBMITTED))
+        fields += submitted_fields(task, SELDOM)
+    return fields
+
+
+def submitted_fields(task: Task, names: Iterable[str]) -> list[str]:
+    """Return those of the named facts of a submit that are not the default, as names and values."""
+    fields: list[str] = []
+    for name in names:
+        if (value := getattr(task, name)) != DEFAULTS[name]:
+            field = _SUBMITTED[name]
+            fields += (field.name, field.write(value))
     return fields
 
 
 # The retry limit belongs to the stage; until a decision changes it, it is that of the submit.
 _SUBMITTED = _FIXED_OPTIONAL | {"retry_max": _OPTIONAL["retry_max"]}
-_seldom = attrgetter(*_SUBMITTED)
-_AS_EVER = tuple(DEFAULTS[name] for name in _SUBMITTED)
+SELDOM = tuple(_SUBMITTED)  # the facts of a submit that are most often the default
+_seldom = attrgetter(*SELDOM)
+_AS_EVER = tuple(DEFAULTS[name] for name in SELDOM)
 
 
 def full(task: Task) -> Fields:
@@ -212,7 +224,7 @@ def changed_fields(before: Task, after: Task) -> tuple[list[str], list[str]]:
     was made with the code's already.
     """
     fields = [
-        *("stageNames", _names(after.stages), "version", str(after.version)),
+        *("stageNames", stage_names(after.stages), "version", str(after.version)),
         *("updatedAt", iso(after.updated_at)),
     ]
     if after.last_completed != before.last_completed:
