@@ -282,14 +282,14 @@ async def test_workers_mend_what_a_process_without_sweeps_has_torn(
 
 
 async def miscount(driver: StoreDriver, rights: Rights) -> None:
-    """Tear completions after their places were counted."""
+    """Tear completions before their places are counted."""
     for tenant in ("a", "b", "c"):
         await driver.submit(tenant=tenant, stages=("only",))
     done = [await driver.done(claimed.task) for claimed in await driver.claim("w-1")]
-    rights.take("get")
+    rights.take("hincrby")
     with suppress(HoldfastError):
         await driver.store.tasks.apply(done)
-    rights.give_back("get")
+    rights.give_back("hincrby")
 
 
 async def test_counts_of_a_store_that_was_busy_are_mended_when_it_is_quiet(

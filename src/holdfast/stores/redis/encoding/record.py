@@ -83,6 +83,10 @@ def _names(stages: tuple[str, ...]) -> str:
     return write_json(stages)
 
 
+def stage_names(task: Task) -> str:
+    return _names(task.stages)
+
+
 # These values are left out of the record, whatever the defaults of the code may become.
 KEEP_SECONDS = 30 * 86_400.0
 _SILENT: dict[str, Any] = {"queue": "default", "keep_seconds": KEEP_SECONDS, "retry_max": 3}
@@ -227,7 +231,7 @@ def changed_fields(before: Task, after: Task) -> tuple[list[str], list[str]]:
             gone.append("settledAt")
         elif after.settled_at != after.status_since:
             fields += ("settledAt", repr(after.settled_at))
-    if _rarely(after) != _rarely(before) or after.suspended or before.suspended:
+    if not has_same_rare_facts(before, after):
         _add_rare(before, after, fields, gone)
     return fields, gone
 
@@ -255,6 +259,11 @@ def _add_rare(before: Task, after: Task, fields: list[str], gone: list[str]) -> 
 _OFTEN = ("settled_at", "ran_by")
 _RARE = [*(name for name in _OPTIONAL if name not in _OFTEN), "pause_requested"]
 _rarely = attrgetter(*_RARE)
+
+
+def has_same_rare_facts(before: Task, after: Task) -> bool:
+    """Return whether a transition changes none of the fields that are rarely written."""
+    return _rarely(after) == _rarely(before) and not (after.suspended or before.suspended)
 
 
 def grave(task: Task) -> str:
