@@ -156,7 +156,7 @@ LUA_MUTANTS = [
         (
             "no-moves",
             "transitions are not counted",
-            "so_far.times = (so_far.times or 0) + 1",
+            "so_far.times = (so_far.times or 0) + (times or 1)",
             "so_far.times = 0",
         ),
         (

@@ -6,6 +6,7 @@ the step returned and every key that the stores have then.
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import msgspec
@@ -117,12 +118,12 @@ class Ways:
         return sent
 
 
-@pytest.fixture
-async def ways(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Ways]:
-    """Both ways, each with an empty store; in the end their doctors find nothing."""
+@asynccontextmanager
+async def opened_ways(server: RedisServer, namespace: str) -> AsyncIterator[Ways]:
+    """Open both ways, each with an empty store; in the end their doctors find nothing."""
     ways = Ways(
-        OneWay(redis_server, f"{redis_namespace}-on", straight=True),
-        OneWay(redis_server, f"{redis_namespace}-off", straight=False),
+        OneWay(server, f"{namespace}-on", straight=True),
+        OneWay(server, f"{namespace}-off", straight=False),
     )
     for way in ways.both:
         await way.store.open()
@@ -131,6 +132,12 @@ async def ways(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator
         findings = await way.store.admin.doctor(fix=False, limit=100)
         await way.store.close()
         assert list(findings) == []
+
+
+@pytest.fixture
+async def ways(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Ways]:
+    async with opened_ways(redis_server, redis_namespace) as ways:
+        yield ways
 
 
 def comparable(value: object) -> object:

@@ -8,7 +8,6 @@
 -- for those that failed a number and the error.
 -- uses: lists server foreign_keys full_memory write_batch
 -- keys: ckpt ckpt_meta events leases stages task
--- constants: PLACE.leased
 
 local TEXTS = tonumber(ARGV[2])
 local ends, left, failed = {}, {}, {}
@@ -19,11 +18,12 @@ local function model_at(i)
     checkpoint = ARGV[i + 7], saved_by = ARGV[i + 8], last = ARGV[i + 9], next = i + 10}
 end
 
--- Returns whether the record is as its holder knows it, and takes what is to be written.
+-- Returns whether the record is as its holder knows it (it is leased if it has that version and that
+-- lease), and whether the keys beside it take what is to be written.
 local function is_usual(i, m, key)
   local id = ARGV[i]
-  local found = try('HMGET', key, 'version', 'leaseId', 'place')
-  if found[1] ~= m.expects or found[2] ~= ARGV[i + 1] or found[3] ~= PLACE.leased then return false end
+  local found = try('HMGET', key, 'version', 'leaseId')
+  if found[1] ~= m.expects or found[2] ~= ARGV[i + 1] then return false end
   if type(try('HLEN', K.stages(id))) ~= 'number' then return false end
   local version = try('HGET', K.ckpt_meta(id), 'version')
   return version == false or (tonumber(version) or math.huge) < tonumber(m.checkpoint)
@@ -32,9 +32,8 @@ end
 -- Writes the events, as the first write of the task. False: the key is of another type.
 local function log_events(i)
   local key, start, element = K.events(ARGV[i]), ARGV[i + 6], ARGV[i + 7]
-  local reply
-  if start == '' then reply = try('RPUSH', key, element) else reply = try('RPUSH', key, start, element) end
-  return not is_strange(reply)
+  if start == '' then return not is_strange(try('RPUSH', key, element)) end
+  return not is_strange(try('RPUSH', key, start, element))
 end
 
 -- Returns the end of the lease; nil: the task is not as usual, and was not touched.

@@ -19,6 +19,7 @@ from holdfast.stores.redis.straight.models import (
 )
 
 _PLACES = {True: "field", False: "key"}  # of a body: in the record, or beside it
+_FLAGS = {True: "yes", False: "no"}
 
 
 def usual_completion(transition: Transition, tombstone_seconds: int) -> UsualMove | None:
@@ -62,6 +63,9 @@ def usual_completion(transition: Transition, tombstone_seconds: int) -> UsualMov
         _PLACES[stage_inline],
         _PLACES[is_inline(result_text)],
         _PLACES[is_inline(data_text)],
+        _FLAGS[after.tenant is not None],
+        _FLAGS[after.key is not None],
+        _FLAGS[ran is not None],
     )
     texts = (
         after.id,
@@ -70,17 +74,16 @@ def usual_completion(transition: Transition, tombstone_seconds: int) -> UsualMov
         str(lease.fence),
         record.iso(after.updated_at),
         repr(after.status_since),
-        record.grave(after),
         f"{after.settled_at + after.keep_seconds:.6f}",
+        record.grave(after),
         str(max(0, round((after.updated_at - before.status_since) * 1_000_000))),
         stage_text,
         result_text,
         data_text,
-        ran or "",
-        "" if ran else start_element(before),
-        "" if ran else version_element(transition),
         after.tenant or "",
         after.key or "",
+        ran or version_element(transition),
+        "" if ran else start_element(before),
     )
     return UsualMove(model, texts)
 
