@@ -42,7 +42,7 @@ def told(result: Result, code: Exit) -> str:
         ("redis+sentinel://localhost", "/NAME"),
         ("redis+cluster://localhost?partitions=0", "partitions= is a number"),
         ("redis+cluster://localhost/1", "only one database"),
-        ("redis://localhost?time=1", "known: timeout"),
+        ("redis://localhost?time=1", "known: straight, timeout"),
         ("rediss://localhost?ca=/no/such/file", "there is no file /no/such/file"),
         ("radis://localhost", "unknown store"),
     ],

@@ -177,7 +177,11 @@ async def test_while_the_rights_are_narrow_it_stays_torn_and_says_so(
         assert await store.admin.doctor(fix=False, limit=100) == []
 
 
-COMPLETING = [*("del", "expire", "hdel", "hincrby", "hset", "rpush", "set", "xack"), "zadd", "zrem"]
+COMPLETING = [
+    *("del", "expire", "hdel", "hincrby", "hset", "mget", "rpush", "set", "xack"),
+    "zadd",
+    "zrem",
+]
 
 
 @pytest.mark.parametrize("command", COMPLETING)

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError
+from holdfast.domain.task import decide
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.transition import Applied, Stale
 from holdfast.stores.redis.straight.transitions import STRAIGHT_MOVES
@@ -200,6 +201,18 @@ async def test_a_lost_lease_writes_nothing(ways: Ways, again: bool) -> None:
         return await driver.apply(done)
 
     assert isinstance(await ways.compare(lose_and_complete), Stale)
+    assert scripts_of(ways) == LEFT
+
+
+async def test_another_lease_writes_nothing(ways: Ways) -> None:
+    task_id = await start(ways)
+
+    async def forge(driver: StoreDriver) -> Any:
+        task = await driver.load(task_id)
+        forged = replace(decide.lease_of(task), id="0-0:0123456789abcdef:1:2")
+        return await driver.apply(await driver.done(replace(task, lease=forged)))
+
+    assert isinstance(await ways.compare(forge), Stale)
     assert scripts_of(ways) == LEFT
 
 

@@ -173,6 +173,7 @@ end
 
 get_through()
 complete_all()
+if #dropped > 0 then call('DEL', unpack(dropped)) end
 if #unleased > 0 then
   call('ZREM', K.leases, unpack(unleased))
   call('ZADD', K.settled, unpack(settled))
@@ -183,6 +184,5 @@ end
 for key, ids in pairs(come) do
   if #ids > 0 then follow('ZADD', key, unpack(ids)) end
 end
-if #dropped > 0 then call('DEL', unpack(dropped)) end
 finish()
 return answered({left, failed})
