@@ -1,6 +1,7 @@
 """Defects of the scripts of the Redis store: a text in one of them, and what stands there instead.
 
-The store contract must catch each of them, on a real server.
+The store contract must catch each of them, on a real server. Of the straight path, the tests that
+compare both ways must.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
+from verify.mutants.straight_commit_mutants import COMMIT_DEFECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ LUA_MUTANTS = [
         (
             "no-moves",
             "transitions are not counted",
-            "so_far.times = (so_far.times or 0) + 1",
+            "so_far.times = (so_far.times or 0) + (times or 1)",
             "so_far.times = 0",
         ),
         (
@@ -488,5 +490,6 @@ LUA_MUTANTS = [
             "'HINCRBY', K.durations",
             "'HSET', K.durations",
         ),
+        *COMMIT_DEFECTS,
     )
 ]

@@ -1,7 +1,12 @@
-"""The contracts over a Redis server of its own, as it is or with a mutant in its scripts."""
+"""The contracts over a Redis server of its own, as it is or with a mutant in its scripts.
+
+A mutant of the general scripts is hunted without the straight path, which would hide it. A mutant
+of the straight path is hunted by the tests that compare both ways.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
@@ -19,12 +24,14 @@ from holdfast.testing.contract.triggers import DurableTriggerStoreContract
 from verify.mutants.memory_contract import run_contract
 from verify.servers import RedisServer
 
+URL_OPTIONS = "MUTANTS_URL_OPTIONS"  # pytest imports this file a second time
+COMPARISON = Path(__file__).parents[2] / "tests" / "stores" / "redis" / "straight"
+
 
 class OnRedis:
     server: ClassVar[RedisServer]
     _numbers = count(1)
     namespace = ""
-    options = ""
 
     @pytest.fixture(autouse=True, scope="class")
     def a_server(self) -> Iterator[None]:
@@ -39,7 +46,8 @@ class OnRedis:
 
     async def open(self, clock: Clock) -> Store:
         assert isinstance(clock, ManualClock)
-        store = RedisStore(self.server.url + self.options, clock, self.namespace, time=clock.times)
+        url = self.server.url + os.environ.get(URL_OPTIONS, "")
+        store = RedisStore(url, clock, self.namespace, time=clock.times)
         await store.open()
         return store
 
@@ -56,9 +64,13 @@ class TestRedis(OnRedis, DurableStoreContract):
     pass
 
 
-class TestRedisWithoutTheStraightPath(OnRedis, DurableStoreContract):
-    options = "?straight=off"
-
-
-def contract() -> int:
+def contract(*, straight: bool) -> int:
+    os.environ[URL_OPTIONS] = "" if straight else "?straight=off"
     return run_contract(Path(__file__))
+
+
+def straight_comparison() -> int:
+    plain = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
+    imported_before = "ignore::pytest.PytestAssertRewriteWarning"
+    plain += ["--ignore", str(COMPARISON / "test_contract.py")]  # it runs the general way alone
+    return int(pytest.main([*plain, "-W", imported_before, str(COMPARISON)]))

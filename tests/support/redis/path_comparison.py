@@ -38,16 +38,29 @@ _READS = {
 }
 
 
+def on_task(method: str, task_id: str, *args: Any, **options: Any) -> Step:
+    """Return a step that calls the driver's method with the task as it is stored."""
+
+    async def step(driver: StoreDriver) -> Any:
+        return await getattr(driver, method)(await driver.load(task_id), *args, **options)
+
+    return step
+
+
 class OneWay:
     """A store of its own, the hands on it, and the scripts that it was sent."""
 
-    def __init__(self, server: RedisServer, namespace: str, *, straight: bool) -> None:
+    def __init__(
+        self, server: RedisServer, namespace: str, *, straight: bool, user: str = ""
+    ) -> None:
         self.clock = ManualClock()
-        url = server.url if straight else f"{server.url}?straight=off"
+        url = server.url.replace("//", f"//{user}@") if user else server.url
+        url = url if straight else f"{url}?straight=off"
         self.store = RedisStore(url, self.clock, namespace, time=self.clock.times)
         self.driver = StoreDriver(self.store, self.clock)
         self.sent: list[str] = []
         self._namespace, self._server = namespace, server
+        self._heard = "0-0"  # the last entry of the bell that was read
         self._watch_scripts()
 
     def _watch_scripts(self) -> None:
@@ -61,14 +74,29 @@ class OneWay:
         client.call = call_and_note  # type: ignore[method-assign]
 
     def keys(self) -> tuple[Keys, Lives]:
-        """Return what every key of the store holds, and its time to live."""
-        with self._server.client() as client:
-            return read_keys(client, self._namespace)
+        """Return what every key of the store holds, and its time to live.
 
-    def run(self, command: str, name: str, *words: str) -> None:
-        """Run a command of the server on a key of the store."""
+        Of the bell: the topics that it was rung for since the last call. A batch of which a part
+        goes the general way rings twice.
+        """
         with self._server.client() as client:
-            client.execute_command(command, f"{self._namespace}:{name}", *words)
+            keys, lives = read_keys(client, self._namespace)
+            heard = client.xrange(f"{self._namespace}:bell", min=f"({self._heard}")
+        self._heard = heard[-1][0] if heard else self._heard
+        keys[":bell"] = "stream", {topic for _, topics in heard for topic in topics}
+        return keys, lives
+
+    def ask(self, command: str, name: str, *args: object) -> Any:
+        """Send a plain command about a key; ``name`` is without the namespace."""
+        with self._server.client() as client:
+            ask: Callable[..., Any] = client.execute_command
+            return ask(command, f"{self._namespace}:{name}", *args)
+
+    def damage(self, name: str, command: str = "", *args: str) -> None:
+        """Delete a key of the store, and put something else there."""
+        self.ask("DEL", name)
+        if command:
+            self.ask(command, name, *args)
 
 
 class Ways:
@@ -76,6 +104,8 @@ class Ways:
 
     def __init__(self, straight: OneWay, general: OneWay) -> None:
         self.straight, self.general = straight, general
+        self.both = (straight, general)
+        self.damaged = False  # by the test, which leaves what the doctors would find
 
     async def compare(self, step: Step) -> Any:
         """Take a step both ways, compare, and return what the straight way has returned."""
@@ -85,18 +115,20 @@ class Ways:
 
     async def compare_answers(self, step: Step) -> Any:
         """Compare only what is returned: for a step that reads."""
-        returned = [await step(way.driver) for way in (self.straight, self.general)]
+        returned = [await step(way.driver) for way in self.both]
         assert comparable(returned[0]) == comparable(returned[1])
         return returned[0]
 
     def compare_keys(self) -> None:
         (keys, lives), (other_keys, other_lives) = self.straight.keys(), self.general.keys()
-        assert keys == other_keys
+        assert keys.keys() == other_keys.keys()
+        for name, content in keys.items():
+            assert content == other_keys[name], name
         differ = {name for name, life in lives.items() if abs(life - other_lives[name]) > SLACK_MS}
         assert not differ
 
     def advance(self, seconds: float) -> None:
-        for way in (self.straight, self.general):
+        for way in self.both:
             way.clock.advance(seconds)
 
     def scripts(self) -> list[str]:
@@ -104,31 +136,42 @@ class Ways:
         sent, self.straight.sent = self.straight.sent, []
         return sent
 
-    def run(self, *words: str) -> None:
-        """Run a command of the server on both ways; its second word is a key."""
-        for way in (self.straight, self.general):
-            way.run(*words)
+    def ask(self, command: str, name: str, *args: object) -> None:
+        """Send a plain command about a key to both stores."""
+        for way in self.both:
+            way.ask(command, name, *args)
+
+    def damage(self, name: str, command: str = "", *args: str) -> None:
+        for way in self.both:
+            way.damage(name, command, *args)
+
+    async def mend(self) -> None:
+        """Let the doctors repair what was damaged; what they leave is the same."""
+        for way in self.both:
+            await way.store.admin.doctor(fix=True, limit=100)
+        self.compare_keys()
 
 
 @asynccontextmanager
-async def both_ways(server: RedisServer, namespace: str) -> AsyncIterator[Ways]:
+async def opened_ways(server: RedisServer, namespace: str) -> AsyncIterator[Ways]:
     """Open both ways, each with an empty store; in the end their doctors find nothing."""
     ways = Ways(
         OneWay(server, f"{namespace}-on", straight=True),
         OneWay(server, f"{namespace}-off", straight=False),
     )
     async with AsyncExitStack() as stack:
-        for way in (ways.straight, ways.general):
+        for way in ways.both:
             await way.store.open()
             stack.push_async_callback(way.store.close)
         yield ways
-        for way in (ways.straight, ways.general):
-            assert list(await way.store.admin.doctor(fix=False, limit=100)) == []
+        for way in ways.both:
+            findings = await way.store.admin.doctor(fix=False, limit=100)
+            assert ways.damaged or list(findings) == []
 
 
 @pytest.fixture
 async def ways(redis_server: RedisServer, redis_namespace: str) -> AsyncIterator[Ways]:
-    async with both_ways(redis_server, redis_namespace) as ways:
+    async with opened_ways(redis_server, redis_namespace) as ways:
         yield ways
 
 

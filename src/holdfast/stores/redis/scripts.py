@@ -132,6 +132,8 @@ APPLY = script("apply")
 APPLY_WITH_FOLLOW_UPS = script(
     "apply_with_follow_ups"
 )  # for transitions with follow-up tasks, which are rare
+COMPLETE_TASKS = script("complete_tasks")
+COMMIT_STAGES = script("commit_stages")
 EXPIRE = script("expire")
 PROMOTE = script("promote")
 RENEW = script("renew")

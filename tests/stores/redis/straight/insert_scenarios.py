@@ -159,12 +159,12 @@ async def test_as_many_tasks_as_fit(ways: Ways) -> None:
 async def test_indexes_that_are_of_another_program(ways: Ways) -> None:
     names = ("index:tasks:t", "index:plan:p", "index:time:2023-11-14", "line:t")
     for name in (*names, "index:status:PENDING"):
-        ways.run("SET", name, "foreign")
+        ways.ask("SET", name, "foreign")
     assert await insert(ways, *[{"tenant": "t", "plan": "p"}] * 3) == STRAIGHT
     for way in (ways.straight, ways.general):
         assert len(way.store._parts.first._strangers) == len(names) + 1
     for name in (*names, "index:status:PENDING"):
-        ways.run("DEL", name)
+        ways.ask("DEL", name)
     await ways.compare(mend)
 
 
@@ -199,7 +199,7 @@ async def test_a_key_that_is_taken(ways: Ways) -> None:
 @scenario
 async def test_keys_of_another_program(ways: Ways) -> None:
     for name in ("key:|k", "index:tenant:t", "queue:tasks:bad"):
-        ways.run("HSET", name, "of", "another program")
+        ways.ask("HSET", name, "of", "another program")
     await insert(ways, {"tenant": "u"})
     assert await insert(ways, {"key": "k"}, {}) == TURNED_AWAY
     assert await insert(ways, {"tenant": "u"}, {"tenant": "t"}) == TURNED_AWAY
@@ -207,7 +207,7 @@ async def test_keys_of_another_program(ways: Ways) -> None:
     assert await insert(ways, {"queue": "good"}, {"queue": "bad"}) == TURNED_AWAY
     assert reasons == [FOREIGN_STREAM]  # and not that it met the stream while it wrote
     for name in ("key:|k", "index:tenant:t", "queue:tasks:bad"):
-        ways.run("DEL", name)
+        ways.ask("DEL", name)
     await ways.compare(mend)
 
 
@@ -249,7 +249,7 @@ async def test_a_tenant_whose_active_task_rests(ways: Ways) -> None:
 
 @scenario
 async def test_a_tenant_whose_active_task_is_gone(ways: Ways) -> None:
-    ways.run("SET", "index:tenant:t", "gone")
+    ways.ask("SET", "index:tenant:t", "gone")
     assert await insert(ways, {"tenant": "t"}, {"tenant": "t"}) == TURNED_AWAY
 
 
@@ -267,7 +267,7 @@ async def test_a_batch_that_comes_too_late(ways: Ways) -> None:
 
 @scenario
 async def test_a_write_that_fails_in_the_middle(ways: Ways) -> None:
-    ways.run("XADD", "queue:tasks:bad", LAST_ENTRY, "taskId", "nobody")
+    ways.ask("XADD", "queue:tasks:bad", LAST_ENTRY, "taskId", "nobody")
     rows: list[Row] = [
         {"tenant": "t", "key": "k"},
         {"queue": "bad", "tenant": "u"},
@@ -276,7 +276,7 @@ async def test_a_write_that_fails_in_the_middle(ways: Ways) -> None:
     ways.scripts()
     await ways.compare(lambda d: fail_in_the_middle(d, rows))
     assert ways.scripts() == TURNED_AWAY
-    ways.run("DEL", "queue:tasks:bad")
+    ways.ask("DEL", "queue:tasks:bad")
     await ways.compare(mend)
 
 

@@ -22,7 +22,7 @@ from tests.stores.redis.straight.insert_scenarios import (
     complete_running,
     insert,
 )
-from tests.support.redis.path_comparison import Ways, both_ways
+from tests.support.redis.path_comparison import Ways, opened_ways
 from tests.support.redis.redis_servers import StartRedis
 from verify.mutants.lua_mutants import LuaMutant
 from verify.mutants.straight_insert_mutants import STRAIGHT_INSERT_MUTANTS
@@ -55,7 +55,7 @@ async def test_a_defect_of_the_script_is_seen(redis_server: RedisServer, defect:
 
 async def run_all_scenarios(server: RedisServer) -> None:
     for scenario in SCENARIOS:
-        async with both_ways(server, new_namespace()) as ways:
+        async with opened_ways(server, new_namespace()) as ways:
             await scenario(ways)
 
 
@@ -161,7 +161,7 @@ def test_random_steps_leave_the_same(
     redis_server: RedisServer, taken: list[tuple[str, Any]]
 ) -> None:
     async def take_all() -> None:
-        async with both_ways(redis_server, new_namespace()) as ways:
+        async with opened_ways(redis_server, new_namespace()) as ways:
             for step, value in taken:
                 await take_step(ways, step, value)
 

@@ -239,7 +239,7 @@ def changed_fields(before: Task, after: Task) -> tuple[list[str], list[str]]:
             gone.append("settledAt")
         elif after.settled_at != after.status_since:
             fields += ("settledAt", repr(after.settled_at))
-    if _rarely(after) != _rarely(before) or after.suspended or before.suspended:
+    if not has_same_rare_facts(before, after):
         _add_rare(before, after, fields, gone)
     return fields, gone
 
@@ -267,6 +267,11 @@ def _add_rare(before: Task, after: Task, fields: list[str], gone: list[str]) -> 
 _OFTEN = ("settled_at", "ran_by")
 _RARE = [*(name for name in _OPTIONAL if name not in _OFTEN), "pause_requested"]
 _rarely = attrgetter(*_RARE)
+
+
+def has_same_rare_facts(before: Task, after: Task) -> bool:
+    """Return whether a transition changes none of the fields that are rarely written."""
+    return _rarely(after) == _rarely(before) and not (after.suspended or before.suspended)
 
 
 def grave(task: Task) -> str:

@@ -200,8 +200,13 @@ def _add_events(packed: _Transition, transition: Transition) -> None:
         packed.elements.insert(0, event_log.start_element(before, lease.owner))
 
 
+def is_inline(text: str) -> bool:
+    """Return whether a body is a field of the record, and not a key of its own."""
+    return len(text) <= INLINE_BYTES and text.isascii()
+
+
 def _inline(packed: _Transition, gone: list[str], name: str, text: str) -> bool:
-    if len(text) > INLINE_BYTES or not text.isascii():
+    if not is_inline(text):
         gone.append(name)
         return False
     packed.fields += (name, text)

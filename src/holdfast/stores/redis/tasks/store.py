@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from holdfast.domain.errors import PartlyUnavailable, StoreError, StoreUnavailable
@@ -35,6 +35,7 @@ from holdfast.stores.redis.partition import (
 from holdfast.stores.redis.repair.salvage import set_aside
 from holdfast.stores.redis.repair.torn_writes import Mender
 from holdfast.stores.redis.straight.submission import TASKS, insertion_words, usual_lines
+from holdfast.stores.redis.straight.transitions import Answer, SortedMoves
 from holdfast.stores.redis.tasks.claims import Claims, PartitionClaim
 
 log = logging.getLogger("holdfast.stores.redis.store")
@@ -177,12 +178,41 @@ async def _insert_in_time(part: Partition, packed: Sequence[bytes], depth_limit:
 
 
 async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
-    tombstone, checkpoint = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
-    packed = [packed_transition(transition, tombstone) for transition in batch]
-    answers = await all_at_once(
-        part.write(script, tombstone, checkpoint, *group) for script, group in _moves(batch, packed)
+    """Write what is as usual on the straight path, and all else by the general scripts."""
+    moves = SortedMoves(part, batch)
+    answers = await all_at_once([*moves.calls(), *_general_calls(part, batch, moves.general)])
+    outcomes = dict(answers)
+    if left := [position for position, outcome in answers if outcome is None]:
+        outcomes |= dict(await all_at_once(_general_calls(part, batch, left)))
+    return unless_failed(
+        [outcome for n in range(len(batch)) if (outcome := outcomes[n]) is not None]
     )
-    return unless_failed([outcome_of(*pair) for pair in zip(batch, answers, strict=True)])
+
+
+def _general_calls(
+    part: Partition, batch: Sequence[Transition], positions: Sequence[int]
+) -> Iterator[Awaitable[list[Answer]]]:
+    """Yield the calls of the general scripts for the transitions at these positions."""
+    if not positions:
+        return
+    tombstone, checkpoint = part.terms.tombstone_seconds, part.terms.checkpoint_seconds
+    chosen = [batch[position] for position in positions]
+    packed = [packed_transition(transition, tombstone) for transition in chosen]
+    start = 0
+
+    async def send(script: Script, group: Sequence[bytes], start: int) -> list[Answer]:
+        answers = await part.write(script, tombstone, checkpoint, *group)
+        end = start + len(group)
+        return [
+            (position, outcome_of(transition, answer))
+            for position, transition, answer in zip(
+                positions[start:end], chosen[start:end], answers, strict=True
+            )
+        ]
+
+    for script, group in _moves(chosen, packed):
+        yield send(script, group, start)
+        start += len(group)
 
 
 def _moves(
