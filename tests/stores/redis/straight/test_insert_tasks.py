@@ -15,7 +15,7 @@ from holdfast.testing.clock import ManualClock
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
 from holdfast.testing.contract.drivers.switch_driver import SwitchDriver
 from tests.stores.redis.client.test_acl import admitted, lines
-from tests.stores.redis.straight.insert_scenarios import (
+from tests.support.redis.insert_scenarios import (
     SCENARIOS,
     STRAIGHT,
     Scenario,

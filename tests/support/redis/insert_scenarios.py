@@ -81,14 +81,14 @@ async def work(ways: Ways, *queues: str) -> None:
 
 
 @scenario
-async def test_one_task(ways: Ways) -> None:
+async def insert_one_task(ways: Ways) -> None:
     assert await insert(ways, {}) == STRAIGHT
     assert await insert(ways, {"tenant": "t", "key": "k", "plan": "p"}) == STRAIGHT
     await work(ways)
 
 
 @scenario
-async def test_a_mixture(ways: Ways) -> None:
+async def insert_a_mixture(ways: Ways) -> None:
     rows: list[Row] = [
         {},
         {"tenant": "t", "key": "k", "later": 0.25, "payload": {"a": "ü"}},
@@ -109,7 +109,7 @@ async def test_a_mixture(ways: Ways) -> None:
 
 
 @scenario
-async def test_many_of_a_kind(ways: Ways) -> None:
+async def insert_many_of_a_kind(ways: Ways) -> None:
     assert await insert(ways, *[{"plan": "p"}] * 50) == STRAIGHT
     rows = [{"tenant": f"t-{n % 7}", "later": n / 8} for n in range(40)]
     assert await insert(ways, *rows) == STRAIGHT
@@ -117,7 +117,7 @@ async def test_many_of_a_kind(ways: Ways) -> None:
 
 
 @scenario
-async def test_a_line_keeps_its_order(ways: Ways) -> None:
+async def insert_a_line_keeps_its_order(ways: Ways) -> None:
     assert await insert(ways, *({"tenant": "t", "later": n / 8} for n in range(4))) == STRAIGHT
     assert await insert(ways, {"tenant": "u"}, {"tenant": "t"}, {"tenant": "t"}) == STRAIGHT
     assert await insert(ways, {"tenant": "t"}) == STRAIGHT
@@ -125,7 +125,7 @@ async def test_a_line_keeps_its_order(ways: Ways) -> None:
 
 
 @scenario
-async def test_copies_of_a_task_that_is_ready_and_of_one_in_a_line(ways: Ways) -> None:
+async def insert_copies_of_a_task_that_is_ready_and_of_one_in_a_line(ways: Ways) -> None:
     await insert(ways, {"tenant": "b"})
     tenants = ("a", "b", "c", "b", "a", "d", "c")
     rows = [{"tenant": tenant, "later": n / 8} for n, tenant in enumerate(tenants)]
@@ -135,19 +135,19 @@ async def test_copies_of_a_task_that_is_ready_and_of_one_in_a_line(ways: Ways) -
 
 
 @scenario
-async def test_a_line_that_a_resting_workflow_holds(ways: Ways) -> None:
+async def insert_a_line_that_a_resting_workflow_holds(ways: Ways) -> None:
     await ways.compare(lambda d: d.suspend_new(tenant="t", hold=True))
     assert await insert(ways, {"tenant": "t"}, {"tenant": "u"}) == STRAIGHT
 
 
 @scenario
-async def test_only_tasks_in_lines_ring_no_bell(ways: Ways) -> None:
+async def insert_only_tasks_in_lines_ring_no_bell(ways: Ways) -> None:
     await insert(ways, {"tenant": "t"})
     assert await insert(ways, {"tenant": "t"}) == STRAIGHT
 
 
 @scenario
-async def test_as_many_tasks_as_fit(ways: Ways) -> None:
+async def insert_as_many_tasks_as_fit(ways: Ways) -> None:
     await insert(ways, {"queue": "q"}, {"queue": "q"}, {})
     rows: list[Row] = [{"queue": "q"}, {"tenant": "t"}, {"queue": "q", "tenant": "t"}]
     assert await insert(ways, *rows, depth_limit=4) == STRAIGHT
@@ -156,7 +156,7 @@ async def test_as_many_tasks_as_fit(ways: Ways) -> None:
 
 
 @scenario
-async def test_indexes_that_are_of_another_program(ways: Ways) -> None:
+async def insert_indexes_that_are_of_another_program(ways: Ways) -> None:
     names = ("index:tasks:t", "index:plan:p", "index:time:2023-11-14", "line:t")
     for name in (*names, "index:status:PENDING"):
         ways.ask("SET", name, "foreign")
@@ -176,20 +176,20 @@ async def mend(driver: StoreDriver) -> None:
 
 
 @scenario
-async def test_a_task_that_is_there(ways: Ways) -> None:
+async def insert_a_task_that_is_there(ways: Ways) -> None:
     await insert(ways, {"id": "again", "tenant": "t"}, {})
     rows: list[Row] = [{"tenant": "t"}, {"id": "again", "tenant": "t"}, {"tenant": "t"}]
     assert await insert(ways, *rows) == TURNED_AWAY
 
 
 @scenario
-async def test_a_task_of_which_only_a_tombstone_is_there(ways: Ways) -> None:
+async def insert_a_task_of_which_only_a_tombstone_is_there(ways: Ways) -> None:
     await ways.compare(lambda d: d.run(id="gone", keep_seconds=0))
     assert await insert(ways, {}, {"id": "gone"}) == TURNED_AWAY
 
 
 @scenario
-async def test_a_key_that_is_taken(ways: Ways) -> None:
+async def insert_a_key_that_is_taken(ways: Ways) -> None:
     await insert(ways, {"tenant": "t", "key": "k"}, {"key": "k"})
     assert await insert(ways, {"tenant": "t", "key": "k"}, {}) == TURNED_AWAY
     assert await insert(ways, {"key": "k", "payload": "another"}) == TURNED_AWAY
@@ -197,7 +197,7 @@ async def test_a_key_that_is_taken(ways: Ways) -> None:
 
 
 @scenario
-async def test_keys_of_another_program(ways: Ways) -> None:
+async def insert_keys_of_another_program(ways: Ways) -> None:
     for name in ("key:|k", "index:tenant:t", "queue:tasks:bad"):
         ways.ask("HSET", name, "of", "another program")
     await insert(ways, {"tenant": "u"})
@@ -227,34 +227,34 @@ def note_reasons(ways: Ways) -> list[int]:
 
 
 @scenario
-async def test_a_queue_whose_intake_is_off(ways: Ways) -> None:
+async def insert_a_queue_whose_intake_is_off(ways: Ways) -> None:
     await ways.compare(lambda d: SwitchDriver(d.store, d.clock).off(Switch.INTAKE, "shut"))
     assert await insert(ways, {"queue": "shut"}, {}) == TURNED_AWAY
     assert await insert(ways, {}) == STRAIGHT
 
 
 @scenario
-async def test_more_tasks_than_fit(ways: Ways) -> None:
+async def insert_more_tasks_than_fit(ways: Ways) -> None:
     await insert(ways, {}, {"tenant": "t"}, {"tenant": "t"})
     rows: list[Row] = [{"tenant": "t"}, {"queue": "q"}, {"tenant": "u"}, {}]
     assert await insert(ways, *rows, depth_limit=5) == TURNED_AWAY
 
 
 @scenario
-async def test_a_tenant_whose_active_task_rests(ways: Ways) -> None:
+async def insert_a_tenant_whose_active_task_rests(ways: Ways) -> None:
     await ways.compare(lambda d: d.suspend_new(tenant="t"))
     assert await insert(ways, {"tenant": "t"}, {"tenant": "t"}) == TURNED_AWAY
     await work(ways)
 
 
 @scenario
-async def test_a_tenant_whose_active_task_is_gone(ways: Ways) -> None:
+async def insert_a_tenant_whose_active_task_is_gone(ways: Ways) -> None:
     ways.ask("SET", "index:tenant:t", "gone")
     assert await insert(ways, {"tenant": "t"}, {"tenant": "t"}) == TURNED_AWAY
 
 
 @scenario
-async def test_a_batch_that_comes_too_late(ways: Ways) -> None:
+async def insert_a_batch_that_comes_too_late(ways: Ways) -> None:
     for way in (ways.straight, ways.general):
         part = way.store._parts.first
         part.give_up_time = lambda: "1.0"  # type: ignore[method-assign]
@@ -266,7 +266,7 @@ async def test_a_batch_that_comes_too_late(ways: Ways) -> None:
 
 
 @scenario
-async def test_a_write_that_fails_in_the_middle(ways: Ways) -> None:
+async def insert_a_write_that_fails_in_the_middle(ways: Ways) -> None:
     ways.ask("XADD", "queue:tasks:bad", LAST_ENTRY, "taskId", "nobody")
     rows: list[Row] = [
         {"tenant": "t", "key": "k"},
@@ -292,38 +292,38 @@ async def fail_in_the_middle(driver: StoreDriver, rows: list[Row]) -> str:
 
 
 @scenario
-async def test_what_a_plan_holds_back(ways: Ways) -> None:
+async def insert_what_a_plan_holds_back(ways: Ways) -> None:
     assert await insert(ways, {}, {"held": True, "plan": "p"}) == GENERAL
 
 
 @scenario
-async def test_the_same_task_twice(ways: Ways) -> None:
+async def insert_the_same_task_twice(ways: Ways) -> None:
     assert await insert(ways, {"id": "twice"}, {"id": "twice"}) == GENERAL
 
 
 @scenario
-async def test_the_same_key_twice(ways: Ways) -> None:
+async def insert_the_same_key_twice(ways: Ways) -> None:
     assert await insert(ways, {"key": "k"}, {"key": "k"}) == GENERAL
     assert await insert(ways, {"key": "k", "tenant": "t"}, {"key": "k", "tenant": "u"}) == STRAIGHT
 
 
 @scenario
-async def test_two_days(ways: Ways) -> None:
+async def insert_two_days(ways: Ways) -> None:
     assert await insert(ways, {}, {"later": 86_400.0}) == GENERAL
 
 
 @scenario
-async def test_two_statuses(ways: Ways) -> None:
+async def insert_two_statuses(ways: Ways) -> None:
     assert await insert(ways, {}, {"status": Status.ROLLING_BACK}) == GENERAL
 
 
 @scenario
-async def test_a_task_that_has_run_elsewhere(ways: Ways) -> None:
+async def insert_a_task_that_has_run_elsewhere(ways: Ways) -> None:
     assert await insert(ways, {"last_completed": 0}, {}) == GENERAL
 
 
 @scenario
-async def test_events_of_its_own(ways: Ways) -> None:
+async def insert_events_of_its_own(ways: Ways) -> None:
     def eventful(driver: StoreDriver) -> Submission:
         plain = driver.submission()
         (created,) = plain.events
