@@ -92,11 +92,11 @@ def _hunt_in_lua(given: argparse.Namespace) -> int:
 
 def _contract_on_redis(name: str) -> int:
     from verify.mutants.lua_mutants import LUA_MUTANTS
-    from verify.mutants.redis_contract import contract
+    from verify.mutants.redis_contract import contract, straight_comparison
 
     mutants = [one for one in LUA_MUTANTS if one.name == name]
     with _without_patience(mutants[0].alive()) if name else nullcontext():
-        return contract()
+        return straight_comparison() if name.startswith("straight-") else contract()
 
 
 @contextmanager

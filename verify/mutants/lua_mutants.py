@@ -1,6 +1,7 @@
 """Defects of the scripts of the Redis store: a text in one of them, and what stands there instead.
 
-The store contract must catch each of them, on a real server.
+The store contract must catch each of them, on a real server. Those whose names begin with
+`straight-` are caught by the comparison of the straight path with the general scripts.
 """
 
 from __future__ import annotations
@@ -487,6 +488,258 @@ LUA_MUTANTS = [
             "only the last times of stages are kept",
             "'HINCRBY', K.durations",
             "'HSET', K.durations",
+        ),
+        (
+            "straight-claim-off",
+            "first runs are looked at one by one",
+            "if goes_straight and not is_repeat then",
+            "if false then",
+        ),
+        (
+            "straight-claim-repeated",
+            "a repeated claim takes new tasks",
+            "if goes_straight and not is_repeat then",
+            "if goes_straight then",
+        ),
+        (
+            "straight-claim-version",
+            "a record that has moved on is taken for a new one",
+            "found[2] == '1' and",
+            "found[2] and",
+        ),
+        (
+            "straight-claim-place",
+            "a task that is not ready is handed out",
+            "found[3] == ready and",
+            "found[3] and",
+        ),
+        (
+            "straight-claim-entry",
+            "an entry of another time hands a task out",
+            "and found[4] == entry[1]",
+            "and found[4]",
+        ),
+        (
+            "straight-claim-status",
+            "a task that may not start is handed out",
+            "return status and status == status_before",
+            "return status",
+        ),
+        (
+            "straight-claim-status-of-none",
+            "a status that may not start is that of all first runs",
+            "(start[status] or status) ~= status",
+            "status",
+        ),
+        (
+            "straight-claim-order",
+            "a record without its order is handed out",
+            "and tonumber(found[7]) and values[4]",
+            "and values[4]",
+        ),
+        (
+            "straight-claim-type",
+            "an entry without its type is taken",
+            "tonumber(found[7]) and values[4]",
+            "tonumber(found[7])",
+        ),
+        (
+            "straight-claim-payload",
+            "a task is handed out without its payload",
+            "and payload and byte(payload) ~= 10",
+            "and byte(payload or '') ~= 10",
+        ),
+        (
+            "straight-claim-payload-replaced",
+            "a payload that was replaced has no line",
+            "and byte(payload) ~= 10",
+            "",
+        ),
+        (
+            "straight-claim-tenant-twice",
+            "two tasks of a tenant run side by side",
+            "and not (tenant and met[tenant])",
+            "",
+        ),
+        (
+            "straight-claim-tenant-met",
+            "a first run overtakes its tenant's task that has run",
+            "if tenant then met[tenant] = true end",
+            "if tenant and facts[i] then met[tenant] = true end",
+        ),
+        (
+            "straight-claim-lock-not-seen",
+            "a lock is not looked at",
+            "if call('EXISTS', unpack(locks)) > 0 then",
+            "if false then",
+        ),
+        (
+            "straight-claim-hold-not-seen",
+            "a task of a held tenant is handed out",
+            "if hold then facts[at[n]] = false end",
+            "",
+        ),
+        (
+            "straight-claim-lock-not-set",
+            "a tenant is not locked",
+            "call('SET', K.lock(tenant), id, 'EX', lock_seconds)",
+            "",
+        ),
+        (
+            "straight-claim-lock-for-ever",
+            "a lock has no end",
+            "call('SET', K.lock(tenant), id, 'EX', lock_seconds)",
+            "call('SET', K.lock(tenant), id)",
+        ),
+        (
+            "straight-claim-fence-of-tenant",
+            "a tenant's last fence is forgotten",
+            "    fences[tenant] = fence\n",
+            "",
+        ),
+        (
+            "straight-claim-fence-stands-still",
+            "fences do not rise within a claim",
+            "  fence = fence + 1\n",
+            "",
+        ),
+        (
+            "straight-claim-fence-behind",
+            "fences do not follow the time",
+            "  if fence < now_us then fence = now_us end\n",
+            "",
+        ),
+        (
+            "straight-claim-locks-not-counted",
+            "locks are not counted",
+            "places.locks = (places.locks or 0) + 1",
+            "",
+        ),
+        (
+            "straight-claim-places-not-counted",
+            "places are not counted",
+            "places[ready], places[leased] = places[ready] - 1, places[leased] + 1",
+            "",
+        ),
+        (
+            "straight-claim-moves-not-counted",
+            "transitions are not counted",
+            "moved.times, moved.seconds = moved.times + 1, moved.seconds + waited",
+            "",
+        ),
+        (
+            "straight-claim-other-type",
+            "a task is counted for another type",
+            "its_type ~= counted_type or queue ~= counted_queue",
+            "queue ~= counted_queue",
+        ),
+        (
+            "straight-claim-other-queue",
+            "a task is counted in another queue",
+            "its_type ~= counted_type or queue ~= counted_queue",
+            "its_type ~= counted_type",
+        ),
+        (
+            "straight-claim-waited",
+            "all are said to have waited as long as the first",
+            "if since ~= waited_since then",
+            "if not waited_since then",
+        ),
+        (
+            "straight-claim-waited-less",
+            "a task has waited less than nothing",
+            "math.max(0, wall - (tonumber(since) or wall))",
+            "wall - (tonumber(since) or wall)",
+        ),
+        (
+            "straight-claim-not-written",
+            "versions of records are not counted",
+            "  written = written + 1\n  if its_type",
+            "  if its_type",
+        ),
+        (
+            "straight-claim-no-lease",
+            "a task that runs has no lease",
+            "follow('ZADD', K.leases, unpack(leases_begun))",
+            "",
+        ),
+        (
+            "straight-claim-still-waiting",
+            "a task that runs is among those that wait",
+            "follow('ZREM', K.by_status(status_before), unpack(index_left))",
+            "",
+        ),
+        (
+            "straight-claim-not-running",
+            "a task that runs is not among those",
+            "follow('ZADD', K.by_status(status_after), unpack(index_joined))",
+            "",
+        ),
+        (
+            "straight-claim-no-end",
+            "first runs between others have no lease",
+            "end_first_runs()\nreturn answer_claim(done, wrong)",
+            "return answer_claim(done, wrong)",
+        ),
+        (
+            "straight-claim-back",
+            "tasks given back by the dead are passed over",
+            "if there > 1 then return false end",
+            "",
+        ),
+        (
+            "straight-claim-left-over",
+            "what is not usual is passed over",
+            "if batch.usual < #batch.entries then",
+            "if false then",
+        ),
+        (
+            "straight-claim-read-in-vain",
+            "a batch that was read is forgotten",
+            "left_over = batch\n",
+            "left_over = nil\n",
+        ),
+        (
+            "straight-claim-no-group",
+            "a queue without its group is passed over",
+            "if got and got.err then return false end",
+            "if got and got.err then got = nil end",
+        ),
+        (
+            "straight-claim-too-many",
+            "a claim gets more than it asked for",
+            "'COUNT', limit - #claimed,",
+            "'COUNT', limit,",
+        ),
+        (
+            "straight-claim-no-limit",
+            "a claim of nothing gets all",
+            "while next_queue <= #queues and #claimed < limit do",
+            "while next_queue <= #queues do",
+        ),
+        (
+            "straight-claim-updated",
+            "a record does not say when it was changed",
+            "leased, 'updatedAt', updated_at,",
+            "leased,",
+        ),
+        (
+            "straight-claim-since",
+            "a record does not say since when it runs",
+            "'version', '2', 'statusSince', stamp, 'place',",
+            "'version', '2', 'place',",
+        ),
+        (
+            "straight-claim-completed",
+            "a record is not completed",
+            "\n    'pauseRequested', 'false', 'lastCompletedStageIndex', '-1')\n  n = #",
+            "\n    'pauseRequested', 'false')\n  n = #",
+        ),
+        (
+            "straight-claim-not-kept",
+            "a lost answer loses its tasks",
+            "handed_out[n + 1], handed_out[n + 2], handed_out[n + 3] = id, lease_id, '0'",
+            "",
         ),
     )
 ]

@@ -19,6 +19,8 @@ from holdfast.testing.contract.triggers import DurableTriggerStoreContract
 from verify.mutants.memory_contract import run_contract
 from verify.servers import RedisServer
 
+COMPARISON = Path(__file__).parents[2] / "tests" / "stores" / "redis" / "straight"
+
 
 class OnRedis:
     server: ClassVar[RedisServer]
@@ -57,3 +59,10 @@ class TestRedis(OnRedis, DurableStoreContract):
 
 def contract() -> int:
     return run_contract(Path(__file__))
+
+
+def straight_comparison() -> int:
+    """Compare the straight path with the general scripts, without the tests of random moves."""
+    plain = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    plain += ["-W", "ignore:Module already imported"]  # pytest is started late
+    return int(pytest.main([*plain, "-k", "not any_moves", str(COMPARISON)]))

@@ -42,6 +42,14 @@ local function leave_unfree(facts, tenants, at)
   end
 end
 
+-- Returns whether first runs come from this status. The first of them decides it for all.
+local function is_usual(status)
+  if not status_before and (start[status] or status) ~= status then
+    status_before, status_after = status, start[status]
+  end
+  return status and status == status_before
+end
+
 -- Looks at a batch. Its `facts` have what the record says for each usual first run, else false;
 -- `usual` says how many these are.
 local function look_at(queue, entries)
@@ -51,8 +59,7 @@ local function look_at(queue, entries)
     local values = entries[i][2]
     names[i] = payload_keys .. (values and values[2] or '')
   end
-  local payloads = try('MGET', unpack(names))
-  if payloads.err then return batch end  -- a user from before MGET was needed
+  local payloads = try('MGET', unpack(names))  -- none, for a user from before it was needed
   batch.payloads = payloads
   local met, tenants, at = {}, {}, {}
   for i = 1, #entries do
@@ -65,11 +72,8 @@ local function look_at(queue, entries)
         'statusSince', 'order')
       local tenant, status = found[1], found[5]
       if tenant == '' then tenant = nil end
-      if not status_before and start[status] ~= status then
-        status_before, status_after = start[status] and status, start[status]
-      end
-      if status and status == status_before and found[2] == '1' and found[3] == ready
-        and found[4] == entry[1] and tonumber(found[7]) and values[4]
+      if found[2] == '1' and found[3] == ready and found[4] == entry[1]
+        and (status == status_before or is_usual(status)) and tonumber(found[7]) and values[4]
         and payload and byte(payload) ~= 10 and not (tenant and met[tenant]) then
         facts[i], keys[i] = found, key
         if tenant then tenants[#tenants + 1], at[#at + 1] = tenant, i end

@@ -222,9 +222,11 @@ local function take_all()
   for at = next_queue, #queues do
     local queue = queues[at]
     local stream = K.stream(queue)
-    if #claimed < limit and not left_over then take_back(queue, stream) end
-    if left_over or #claimed < limit and call('EXISTS', stream) == 1 then
+    if left_over then  -- nothing was given back, and the stream is there
       take_new(queue, stream)
+    else
+      if #claimed < limit then take_back(queue, stream) end
+      if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end
     end
   end
 end
