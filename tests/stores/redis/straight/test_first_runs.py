@@ -68,7 +68,7 @@ async def test_a_batch_of_usual_first_runs_is_read_at_once(
     assert len(await ways.straight.driver.claim()) == 5
     sent = commands(redis_server)
     assert (sent["mget"], sent["exists"], sent["hmget"]) == (1, 2 if tenants else 1, 5)
-    assert "get" not in sent
+    assert not sent.keys() & {"get", "zrange"}  # the general way sends these
     assert (sent["hset"], sent["zadd"], sent["zrem"]) == (5 + 2 + tenants, 2, 1)
     await ways.general.driver.claim()
     ways.compare_keys()
@@ -92,14 +92,17 @@ async def test_first_runs_with_all_that_a_submit_may_say(ways: Ways) -> None:
 
 
 async def test_tasks_come_in_order_of_preference_up_to_the_limit(ways: Ways) -> None:
+    ids: dict[str, list[str]] = {"slow": [], "default": []}
+    for queue in ids:
+        await ways.compare(partial(StoreDriver.start, queue=queue))  # makes its group
     for queue in ("slow", "default", "slow"):
         ways.advance(0.7)
-        await ways.compare(lambda d, queue=queue: d.submit_many(3, queue=queue))  # type: ignore[misc]
-    ids = [f"task-{n:06d}" for n in (4, 5, 6, 1, 2, 3, 7, 8, 9)]
+        ids[queue] += await ways.compare(partial(StoreDriver.submit_many, number=3, queue=queue))
+    order = [*ids["default"], *ids["slow"]]
     for at in range(0, 8, 2):
         claim = partial(StoreDriver.claim_ids, queues=QUEUES, limit=2)
-        assert await ways.compare(claim) == ids[at : at + 2]
-    assert await drain(ways, queues=("slow",)) == ids[8:]
+        assert await ways.compare(claim) == order[at : at + 2]
+    assert await drain(ways, queues=("slow",)) == order[8:]
     assert await ways.compare(lambda d: d.claim_ids(queues=QUEUES)) == []
 
 
@@ -331,17 +334,18 @@ async def test_an_entry_need_not_name_the_type(ways: Ways) -> None:
 async def test_two_tasks_of_a_tenant_in_one_batch_do_not_run_side_by_side(
     ways: Ways, first_has_run: bool
 ) -> None:
+    await ways.compare(lambda d: d.start())
     if first_has_run:
-        task = await ways.compare(lambda d: d.start(tenant="t-1"))
-        await ways.compare(partial(give_back, task_id=task.id))
+        first = (await ways.compare(lambda d: d.start(tenant="t-1"))).id
+        await ways.compare(partial(give_back, task_id=first))
     else:
-        await ways.compare(lambda d: d.submit(tenant="t-1"))
-    await ways.compare(lambda d: d.submit(tenant="t-1"))
+        first = (await ways.compare(lambda d: d.submit(tenant="t-1"))).id
+    second = (await ways.compare(lambda d: d.submit(tenant="t-1"))).id
     ways.damaged = True
     for way in (ways.straight, ways.general):
-        forge(way, "task-000002", "type", "test.work")
+        forge(way, second, "type", "test.work")
     ways.ask("DEL", "line:t-1")
-    assert await ways.compare(lambda d: d.claim_ids()) == ["task-000001"]
+    assert await ways.compare(lambda d: d.claim_ids()) == [first]
 
 
 async def give_back(driver: StoreDriver, task_id: str) -> None:
