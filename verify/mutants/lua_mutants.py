@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.client.client import Script
+from verify.mutants.straight_claim_mutants import CLAIM_DEFECTS
 from verify.mutants.straight_commit_mutants import COMMIT_DEFECTS
+from verify.mutants.straight_insert_mutants import INSERT_DEFECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +492,8 @@ LUA_MUTANTS = [
             "'HINCRBY', K.durations",
             "'HSET', K.durations",
         ),
+        *INSERT_DEFECTS,
+        *CLAIM_DEFECTS,
         *COMMIT_DEFECTS,
     )
 ]

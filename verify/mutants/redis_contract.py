@@ -70,7 +70,8 @@ def contract(*, straight: bool) -> int:
 
 
 def straight_comparison() -> int:
-    plain = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
-    imported_before = "ignore::pytest.PytestAssertRewriteWarning"
+    """Compare the straight path with the general scripts, but for the tests of random moves."""
+    plain = ["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    plain += ["-W", "ignore:Module already imported"]  # pytest is started late
     plain += ["--ignore", str(COMPARISON / "test_contract.py")]  # it runs the general way alone
-    return int(pytest.main([*plain, "-W", imported_before, str(COMPARISON)]))
+    return int(pytest.main([*plain, "-m", "not slow", "-k", "not any_moves", str(COMPARISON)]))

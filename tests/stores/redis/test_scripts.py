@@ -1,7 +1,6 @@
 """Each Lua file names in its head what it uses, and its script is composed of exactly that."""
 
 import re
-from importlib.resources import files
 
 import pytest
 
@@ -12,10 +11,7 @@ from holdfast.stores.redis.scripts import CONSTANTS, ENUMS, FILES, LuaFile
 from tests.support import lua_source
 
 SCRIPTS = {name: one for name, one in vars(scripts).items() if isinstance(one, Script)}
-SHARED = {
-    path.name.removesuffix(".lua")
-    for path in files("holdfast.stores.redis").rglob("shared/*.lua")  # type: ignore[attr-defined]
-}
+SHARED = {name for file in FILES.values() for name in file.uses}
 OWNERS = {name: file for file in SHARED for name in lua_source.exports(FILES[file].text)}
 
 each_file = pytest.mark.parametrize("file", FILES.values(), ids=list(FILES))

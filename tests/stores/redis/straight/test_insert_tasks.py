@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.domain.errors import HoldfastError
 from holdfast.ports import Switch
 from holdfast.stores.redis.store import RedisStore
 from holdfast.testing.clock import ManualClock
@@ -24,11 +23,8 @@ from tests.support.redis.insert_scenarios import (
 )
 from tests.support.redis.path_comparison import Ways, opened_ways
 from tests.support.redis.redis_servers import StartRedis
-from verify.mutants.lua_mutants import LuaMutant
-from verify.mutants.straight_insert_mutants import STRAIGHT_INSERT_MUTANTS
 from verify.servers import RedisServer
 
-QUICK = {"straight-insert-line", "straight-insert-copied-place"}
 NUMBERS = count(1)
 
 
@@ -39,24 +35,6 @@ def new_namespace() -> str:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda run: run.__name__)
 async def test_both_ways_leave_the_same(ways: Ways, scenario: Scenario) -> None:
     await scenario(ways)
-
-
-@pytest.mark.parametrize(
-    "defect",
-    [
-        pytest.param(one, id=one.name, marks=() if one.name in QUICK else pytest.mark.slow)
-        for one in STRAIGHT_INSERT_MUTANTS
-    ],
-)
-async def test_a_defect_of_the_script_is_seen(redis_server: RedisServer, defect: LuaMutant) -> None:
-    with defect.alive(), pytest.raises((AssertionError, HoldfastError)):
-        await run_all_scenarios(redis_server)
-
-
-async def run_all_scenarios(server: RedisServer) -> None:
-    for scenario in SCENARIOS:
-        async with opened_ways(server, new_namespace()) as ways:
-            await scenario(ways)
 
 
 async def test_a_large_batch_keeps_its_order_over_several_scripts(ways: Ways) -> None:

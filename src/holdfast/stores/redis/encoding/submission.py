@@ -7,6 +7,7 @@ claim hands that line out and need not read the record.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -187,32 +188,44 @@ def _read_submitted(task_id: str, line: bytes) -> _SubmittedTask:
         raise SerialisationError(f"task {task_id}: its line cannot be read: {error}") from error
 
 
+_KINDS_MAX = 1024  # kinds of tasks whose model is kept
+_KIND = ("type", "stages", "queue", "workflow", "hold", "keep_seconds", "status")
+_kind = attrgetter(*_KIND)
+
+
+@lru_cache(maxsize=_KINDS_MAX)
+def _first_claimed_model(kind: tuple[Any, ...]) -> Task:
+    """Return a task with what is the same for all of a kind: a copy of it costs far less."""
+    facts = dict(zip(_KIND, kind, strict=True))
+    return Task(
+        **facts | {"status": START.to[facts["status"]]},
+        id="",
+        created_at=0.0,
+        status_since=0.0,
+        updated_at=0.0,
+        version=record.FIRST_CLAIMED,
+        place=Place.LEASED,
+    )
+
+
 def first_claimed(task_id: str, line: bytes, *, lease: Lease, order: int, wall: float) -> Task:
     """Return the task as its first claim has made it."""
     of = _read_submitted(task_id, line)
-    status = START.to[of.status]
-    return Task(
+    model = _first_claimed_model(_kind(of))
+    return msgspec.structs.replace(
+        model,
         id=task_id,
-        type=of.type,
         tenant=of.tenant,
         plan=of.plan,
-        queue=of.queue,
         key=of.key,
         trace_id=of.trace_id,
         user=of.user,
         callback=of.callback,
         effects=of.effects,
-        stages=of.stages,
-        workflow=of.workflow,
-        hold=of.hold,
-        keep_seconds=of.keep_seconds,
         retry_max=of.retry_max,
         created_at=of.created_at,
-        status=status,
-        status_since=wall if status is not of.status else of.created_at,
+        status_since=wall if model.status is not of.status else of.created_at,
         updated_at=wall,
-        version=record.FIRST_CLAIMED,
-        place=Place.LEASED,
         order=order,
         lease=lease,
         fence=lease.fence,

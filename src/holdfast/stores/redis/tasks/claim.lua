@@ -1,22 +1,15 @@
 -- claim: Hands out ready tasks, each under a lease.
 -- ARGV 2 worker, 3 request, 4 how many of this request's tasks it has got already, 5 limit, 6
--- lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10… queues in order of
--- preference. Answers what is `handed_out` (each first run: id, payload, lease, order; each other:
--- id, fields, changes, lease's end, whether newer work ran, bodies), who is `unreadable`, how many
--- the request has got (`upto`) and a repeat is to get (`repeated`), `lease_until`, the time (`wall`).
--- uses: iso_time lists numbers script_error server switch_end foreign_keys record time
---   active_task write_batch status_index tenant_lock transition_counts departure
+-- lease seconds, 7 a secret, 8 the lock's seconds, 9 the statuses of START, 10 whether first runs
+-- take the straight path (empty: no), 11… queues in order of preference. Answers what is
+-- `handed_out` (each first run: id, payload, lease, order; each other: id, fields, changes, lease's
+-- end, whether newer work ran, bodies), who is `unreadable`, how many the request has got (`upto`)
+-- and a repeat is to get (`repeated`), `lease_until`, the time (`wall`).
+-- uses: first_runs iso_time lists switch_end server foreign_keys record time
+--   active_task claim_state write_batch status_index tenant_lock transition_counts departure
 --   record_changes
--- keys: back ckpt ckpt_meta claims data fences leases line lock meta payload stages stream
---   switches task
+-- keys: back ckpt ckpt_meta data leases line lock payload stages stream switches task
 -- constants: GROUP PLACE.leased PLACE.line PLACE.ready
-
-local worker, request, got, limit = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local lease_until, secret, lock_seconds = decimal(asked + tonumber(ARGV[6])), ARGV[7], ARGV[8]
-local start, stamp = cmsgpack.unpack(ARGV[9]), decimal(wall)
-local claimed, handed_out, unreadable = {}, {}, {}
-local fences = {}
-local fence = tonumber(call('HGET', K.meta, 'fence') or '0')
 
 -- Returns the bodies of a task; nil: one of them cannot be read.
 local function bodies(id, has_run)
@@ -90,8 +83,6 @@ local function busy_with(r)
 end
 
 -- The task of a held tenant stays first in its line, in no queue, until the hold is released.
-local any_switch_set = call('HLEN', K.switches) > 0
-
 local function is_held(r)
   local hold = any_switch_set and r.tenantId
     and call('HGET', K.switches, 'hold:tenant ' .. r.tenantId)
@@ -161,43 +152,57 @@ local function take_back(queue, stream)
   end
 end
 
+-- Takes the tasks of a batch, each in its turn.
+local function take_batch(batch, stream)
+  for i, found in ipairs(batch.entries) do
+    local values = found[2]
+    if batch.facts[i] then
+      hand_out_usual(batch, i)
+    elseif not values or values[1] ~= 'taskId'
+      or not take(values[2], found[1], batch.queue, values[4]) then
+      drop(stream, found[1])  -- of nobody, or of a task that is elsewhere by now
+    end
+  end
+end
+
+-- Returns the next batch of a queue; nil: it has none, or no more can be read.
+local function next_batch(queue, stream, asked)
+  local got = try('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', asked, 'STREAMS', stream, '>')
+  if not got then return nil end
+  if not got.err then
+    local entries = got[1][2]
+    return goes_straight and look_at(queue, entries)
+      or {queue = queue, entries = entries, facts = {}}
+  end
+  if not string.find(got.err, 'NOGROUP') then
+    if #claimed > 0 then return nil end  -- what was handed out must be answered
+    error(got.err)
+  end
+  call('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
+  return {queue = queue, entries = {}, facts = {}, is_begun = true}
+end
+
 local function take_new(queue, stream)
   for _ = 1, 10 do
     local asked = limit - #claimed
     if asked <= 0 then return end
-    local got = try('XREADGROUP', 'GROUP', GROUP, worker, 'COUNT', asked, 'STREAMS', stream, '>')
-    if got and got.err then
-      if not string.find(got.err, 'NOGROUP') then
-        if #claimed > 0 then return end  -- what was handed out must be answered
-        error(got.err)
-      end
-      call('XGROUP', 'CREATE', stream, GROUP, '0', 'MKSTREAM')
-    elseif not got then
-      return
-    else
-      local entries = got[1][2]
-      for _, found in ipairs(entries) do
-        local values = found[2]
-        if not values or values[1] ~= 'taskId'
-          or not take(values[2], found[1], queue, values[4]) then
-          drop(stream, found[1])  -- of nobody, or of a task that is elsewhere by now
-        end
-      end
-      if #entries < asked then return end
-    end
+    local batch = left_over or next_batch(queue, stream, asked)
+    left_over = nil
+    if not batch then return end
+    take_batch(batch, stream)
+    if #batch.entries < asked and not batch.is_begun then return end
   end
 end
 
 -- What this request was given before: an answer may have been lost. All of it, even if there is
 -- less room by now: what its holder does not know of, nobody would run until its lease is over.
 local REPEATED_MAX = 50  -- at once
-local last = call('HGET', K.claims, worker) or ''
-if string.sub(last, 1, #request + 1) == request .. '\n' then
-  for word in string.gmatch(string.sub(last, #request + 2), '[^\n]+') do
+if is_repeat then
+  for word in string.gmatch(string.sub(last_claim, #request + 2), '[^\n]+') do
     handed_out[#handed_out + 1] = word
   end
 end
-local before = #handed_out / 3
+local before = is_repeat and #handed_out / 3 or 0
 if before > got then
   local upto = math.min(before, got + REPEATED_MAX)
   for i = got * 3 + 1, upto * 3, 3 do
@@ -209,39 +214,23 @@ if before > got then
     end
   end
   return {'answer', {'handed_out', claimed, 'unreadable', {}, 'upto', upto, 'lease_until', lease_until,
-    'wall', decimal(wall), 'repeated', before}}
-end
-
--- Returns the queues whose claiming is not switched off.
-local function open_queues()
-  local names, open = {}, {}
-  for i = 10, #ARGV do names[i - 9] = 'claiming ' .. ARGV[i] end
-  if #names == 0 then return open end
-  for i, off in ipairs(call('HMGET', K.switches, unpack(names))) do
-    if not off then open[#open + 1] = ARGV[i + 9] end
-  end
-  return open
+    'wall', stamp, 'repeated', before}}
 end
 
 local function take_all()
-  for _, queue in ipairs(open_queues()) do
+  if #queues == 0 then queues = open_queues() end
+  for at = next_queue, #queues do
+    local queue = queues[at]
     local stream = K.stream(queue)
-    if #claimed < limit then take_back(queue, stream) end
-    if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end
+    if left_over then  -- nothing was given back, and the stream is there
+      take_new(queue, stream)
+    else
+      if #claimed < limit then take_back(queue, stream) end
+      if #claimed < limit and call('EXISTS', stream) == 1 then take_new(queue, stream) end
+    end
   end
 end
 
--- What was handed out must have its lease, and be answered, whatever went wrong behind it.
 local done, wrong = pcall(take_all)
-if not done then note_denied(wrong) end
-finish()
-if not done and #claimed == 0 then return failed(wrong) end
-local given = {}
-for tenant, number in pairs(fences) do add(given, tenant, whole(number)) end
-if #given > 0 then follow('HSET', K.fences, unpack(given)) end
-if #claimed > 0 then
-  call('HSET', K.meta, 'fence', whole(fence))
-  call('HSET', K.claims, worker, request .. '\n' .. table.concat(handed_out, '\n') .. '\n')
-end
-return answered({'handed_out', claimed, 'unreadable', unreadable, 'upto', #handed_out / 3,
-  'lease_until', lease_until, 'wall', decimal(wall)})
+end_first_runs()
+return answer_claim(done, wrong)

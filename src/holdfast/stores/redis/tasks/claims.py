@@ -140,6 +140,7 @@ async def claim_from(
             secret,
             part.terms.lock_seconds,
             _STARTS,
+            "1" if part.straight else "",
             *claim.queues,
         )
         reply = claim_replies.ClaimReply(**by_name(answer))
