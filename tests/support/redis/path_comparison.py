@@ -69,11 +69,14 @@ class OneWay:
 
     def damage(self, name: str, command: str = "", *args: str) -> None:
         """Delete a key of the store, and put something else there."""
-        key = f"{self._namespace}:{name}"
+        self.send(name, "DEL")
+        if command:
+            self.send(name, command, *args)
+
+    def send(self, name: str, command: str, *args: str) -> None:
         with self._server.client() as client:
-            client.delete(key)
-            if command:
-                client.execute_command(command, key, *args)
+            ask: Any = client.execute_command
+            ask(command, f"{self._namespace}:{name}", *args)
 
     def keys(self) -> Keys:
         """Return every key of the store: its time to live in seconds, and what it holds."""
@@ -105,6 +108,10 @@ class Ways:
     def damage(self, name: str, command: str = "", *args: str) -> None:
         for way in self.both:
             way.damage(name, command, *args)
+
+    def send(self, name: str, command: str, *args: str) -> None:
+        for way in self.both:
+            way.send(name, command, *args)
 
     async def mend(self) -> None:
         """Let the doctors repair what was damaged; what they leave is the same."""
