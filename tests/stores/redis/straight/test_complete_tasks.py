@@ -108,6 +108,21 @@ async def test_many_tasks_of_many_kinds_in_one_batch(ways: Ways) -> None:
     assert "apply" not in sent
 
 
+async def test_workflows_that_end_together(ways: Ways) -> None:
+    await ways.compare(lambda d: d.submit_many(3, stages=("one", "two")))
+
+    async def finish(driver: StoreDriver) -> Any:
+        tasks = [claimed.task for claimed in await driver.claim()]
+        for _ in range(2):
+            done = [await driver.done(task) for task in tasks]
+            outcomes = await driver.store.tasks.apply(done)
+            tasks = [outcome.task for outcome in outcomes if isinstance(outcome, Applied)]
+        return tasks
+
+    ended = await ways.compare(finish)
+    assert [task.status for task in ended] == [Status.COMPLETED] * 3
+
+
 async def test_a_large_batch_is_sent_in_parts(ways: Ways) -> None:
     await ways.compare(lambda d: d.submit_many(STRAIGHT_MOVES + 1, stages=ONE))
     ways.scripts()
@@ -314,6 +329,15 @@ async def test_an_end_without_a_result(ways: Ways) -> None:
     task_id = await start(ways)
     await ways.compare(on_task("cancel", task_id))
     assert "complete_tasks" not in scripts_of(ways)
+
+
+@pytest.mark.parametrize("name", ["result", "data", "stage0", "progress"])
+async def test_a_field_of_an_earlier_run_is_taken_away(ways: Ways, name: str) -> None:
+    task_id = await start(ways)
+    ways.ask("HSET", f"task:{task_id}", name, '"old"')
+    await complete(ways, task_id, LONG, note=LONG)
+    assert scripts_of(ways) == STRAIGHT
+    assert ways.straight.ask("HEXISTS", f"task:{task_id}", name) == 0
 
 
 async def test_a_settled_task_is_rolled_back_and_run_again(ways: Ways) -> None:

@@ -63,7 +63,7 @@ class RandomHands:
         return await self.driver.claim(limit=limit)
 
     async def finish(self, bits: int, result: object) -> Any:
-        self._last = [await self._step(task, result) for task in await self._leased(bits)]
+        self._last = [await self._step(task, result) for task in await self._load_leased(bits)]
         return await self.repeat()
 
     async def repeat(self) -> Any:
@@ -72,15 +72,15 @@ class RandomHands:
     async def fail(self, bits: int) -> Any:
         return [
             await self.driver.apply(await self.driver.decide_failure(task))
-            for task in await self._leased(bits)
+            for task in await self._load_leased(bits)
         ]
 
     async def give_back(self, bits: int) -> Any:
-        return [await self.driver.give_back(task) for task in await self._leased(bits)]
+        return [await self.driver.give_back(task) for task in await self._load_leased(bits)]
 
     async def request(self, bits: int, command: Command) -> Any:
         """Ask for it between the decision of a holder and its write."""
-        tasks = await self._leased(bits)
+        tasks = await self._load_leased(bits)
         self._last = [await self._step(task, "ok") for task in tasks]
         for task in tasks:
             try:
@@ -94,7 +94,7 @@ class RandomHands:
         lost = await self.driver.store.tasks.expire(limit=100, count_crashes=False)
         return lost, await self.driver.store.tasks.promote(limit=100)
 
-    async def _leased(self, bits: int) -> list[Task]:
+    async def _load_leased(self, bits: int) -> list[Task]:
         tasks = await self.driver.store.views.load(self._ids)
         leased = [task for task in tasks if task is not None and task.lease is not None]
         return [task for n, task in enumerate(leased[:8]) if bits >> n & 1]
