@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.harness.paths import DOCS
 from bench.report import report as report_parts
-from bench.report.figures import OURS, Book, Figure
+from bench.report.figures import CPU, LOAD, OURS, Book, Figure
 from bench.report.plots import plots
 from bench.report.ratios import FEW
 from bench.report.tables import format_case_value, number, table
@@ -19,7 +19,8 @@ GOALS = Path(__file__).with_name("goals.md.tmpl")
 LIMITS = Path(__file__).with_name("limits.toml")
 _PLACE = re.compile(r"{{([a-z:]+)}}")
 _PICTURE = re.compile(r"!\[[^]]*]\(performance/([a-z]+\.svg)\)\n\n")
-_NO_MERIT = ("in_flight",)  # neither more nor less of it is better
+_NO_MERIT = ("in_flight", LOAD)  # neither more nor less of it is better
+_WITHOUT_PEERS = ("pairs",)  # whose rows are no peers of each other
 _HIGHER_IS_BETTER = ("drain", "submit", "stages")
 
 
@@ -75,12 +76,16 @@ def better(book: Book) -> list[str]:
     """
     cases: dict[tuple[object, ...], list[Figure]] = {}
     for figure in book:
-        if figure.values and figure.question != "floor" and figure.measure not in _NO_MERIT:
+        if figure.values and figure.question not in _WITHOUT_PEERS and _has_merit(figure):
             cases.setdefault((*_case_key(figure), _kind(figure)), []).append(figure)
     lines = [line for found in cases.values() for line in _ahead(found)]
     if not lines:
         return ["No peer was ahead of ours in this run."]
     return ["| case | peers that were ahead | ours |", "|---|---|---|", *lines]
+
+
+def _has_merit(figure: Figure) -> bool:
+    return figure.measure not in _NO_MERIT and not figure.measure.endswith(CPU)
 
 
 def _case_key(figure: Figure) -> tuple[object, ...]:
