@@ -19,9 +19,9 @@ from bench.harness.trial_stores import TrialStores
 
 QUESTIONS = (
     *("pairs", "drain", "submit", "latency", "stages", "growth", "memory", "recovery"),
-    *("triggers", "plans", "pages", "service"),
+    *("triggers", "plans", "pages", "service", "capacity"),
 )
-OURS_ALONE = frozenset({"growth", "triggers", "plans", "pages", "service"})  # no peer
+OURS_ALONE = frozenset({"growth", "triggers", "plans", "pages", "service", "capacity"})  # no peer
 # The fastest on Redis, of all, on SQLite; and what stages are compared with. Dramatiq, which is in
 # no goal the fastest, would take the time of the others.
 QUICK_PEERS = ("repid", "pgqueuer", "huey", "dbos")

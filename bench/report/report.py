@@ -27,6 +27,7 @@ TITLES = {
     "plans": "Plans",
     "pages": "Pages of long lists",
     "service": "The service",
+    "capacity": "Capacity",
 }
 CPU_NAMES = {CLIENT_CPU: "client", SERVER_CPU: "server"}
 

@@ -56,6 +56,7 @@ def test_the_pages_in_the_tree_are_rendered_from_the_report_in_the_tree() -> Non
     latest = summary.read(RESULTS)
     pictures = plots(report.book_of(latest))
     assert (DOCS / "performance.md").read_text() == document.text(latest, set(pictures))
+    assert (DOCS / "capacity.md").read_text() == document.capacity_page(latest)
     goals = DOCS / "internals" / "benchmark-goals.md"
     assert goals.read_text() == document.goals(latest)
     for name, picture in pictures.items():
