@@ -106,9 +106,12 @@ class CpuReading(NamedTuple):
 
 
 def per_task(
-    first: CpuReading, last: CpuReading, *, unit: str = "µs/task"
+    first: CpuReading, last: CpuReading, *, unit: str = "µs/task", of: str = ""
 ) -> dict[str, tuple[float, str]]:
-    """Return the microseconds for a task between two readings; a side without any is left out."""
+    """Return the microseconds for a task between two readings; a side without any is left out.
+
+    ``of`` is the measure whose CPU it is, where a case has more than one.
+    """
     tasks = last.tasks - first.tasks
     if tasks <= 0:
         return {}
@@ -116,4 +119,5 @@ def per_task(
         "client_cpu": last.client - first.client,
         "server_cpu": last.server - first.server,
     }
-    return {name: (1e6 * used / tasks, unit) for name, used in sides.items() if used > 0}
+    prefix = f"{of}_" if of else ""
+    return {f"{prefix}{name}": (1e6 * used / tasks, unit) for name, used in sides.items() if used}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Self
 
 import msgspec
 
-from bench.harness.cpu import tree_cpu_seconds
+from bench.harness.cpu import CpuReading, tree_cpu_seconds
 from bench.harness.environments import python_for
 from bench.harness.paths import ENVIRONMENTS
 from verify.servers import Cluster, Config, RedisServer
@@ -46,6 +47,10 @@ class TrialStore(msgspec.Struct, frozen=True, kw_only=True):
     def server_cpu_seconds(self) -> float:
         """Return the CPU time of the servers and of all that they have started."""
         return tree_cpu_seconds(self.servers) if self.servers else 0.0
+
+    def read_own_cpu(self, tasks: int = 0) -> CpuReading:
+        """Read what this process, as the client, and the servers have used by so many tasks."""
+        return CpuReading(time.process_time(), self.server_cpu_seconds(), tasks)
 
 
 class TrialStores:
