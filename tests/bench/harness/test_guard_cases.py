@@ -73,3 +73,20 @@ def test_what_was_measured_is_told_by_name(
         "drain_redis:rate": 0.1,
     }
     assert found == disturbed
+
+
+def test_the_least_of_several_counts_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([{"calls": 102.0, "rows": 5.0}, {"calls": 101.0}])
+    monkeypatch.setattr(guard_cases, "_count_once", lambda *_: next(found))
+    ours = MeasuredEngine(
+        name="holdfast",
+        version="1",
+        stores=STORES,
+        settings={},
+        can=frozenset(),
+        python=PYTHON,
+        script=PYTHON,
+    )
+    bench = Bench(TrialStores(), ours)
+    values, _ = measure_names(bench, ["drain_sqlite:calls"])
+    assert values == {"drain_sqlite:calls": 101.0, "drain_sqlite:rows": 5.0}
