@@ -83,11 +83,11 @@ chaos-long: $(DEV_READY) $(REDIS_READY) ## 10 000 kills per store; writes docs/r
 		$(BIN)/python -m verify.chaos --long --store $$store \
 			--report docs/reliability.md || exit 1; done
 
-bench: $(DEV_READY) $(REDIS_READY) ## measure us and our peers, 50 minutes (QUICK=1: 5)
+bench: $(DEV_READY) $(REDIS_READY) ## measure us and our peers, an hour (QUICK=1: 5 minutes)
 	@$(BIN)/python -m bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) \
 		$(if $(PEERS),--peers $(PEERS)) $(if $(RUNS),--runs $(RUNS))
 
-check-bench: $(DEV_READY) $(REDIS_READY) ## check whether our speed relative to bare writes got worse
+check-bench: $(DEV_READY) $(REDIS_READY) ## check whether a task got dearer: counts, CPU, rates (5 minutes)
 	@$(BIN)/python -m bench.harness.guard
 
 bench-redis: $(DEV_READY) $(REDIS_READY) ## measure Redis with a million waiting tasks

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from bench.harness import processes
+from bench.harness.cpu import LoadMeter
 from bench.harness.engines import MeasuredEngine
 from bench.harness.processes import CaseFailed, ChildProcess, without_places
 from bench.harness.trial_stores import TrialStore, TrialStores
 from bench.peers.board import Board
-from bench.report.figures import Book, Who, note_once
+from bench.report.figures import LOAD, Book, Figure, Who, note_once
 
 CALL_SECONDS = 90.0
 LAST_CALL_SECONDS = 10.0  # what was begun in time may come to its end
@@ -41,9 +42,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     who: Who
     case: Mapping[str, int | str]
     run: Callable[[], CaseResult]
-    runs: int | None = None  # at most
+    runs: int | None = None  # of this case; else as many as of all others
     main: tuple[str, str] = ("rate", "tasks/s")  # where a problem is written down
     about: float = 5.0  # seconds that one run takes on two cores, as far as one can tell
+    beside: Case | None = None  # run back to back with it; both are counted, or neither
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of one run, with the case beside it."""
+        return self.about + (self.beside.about if self.beside else 0.0)
 
     def __str__(self) -> str:
         details = " ".join(f"{name}={value}" for name, value in self.case.items())
@@ -57,11 +64,13 @@ class Bench:
         ours: MeasuredEngine,
         peers: Sequence[MeasuredEngine] = (),
         *,
+        ceiling: MeasuredEngine | None = None,
         runs: int = 3,
         quick: bool = False,
         seconds: float = math.inf,
     ) -> None:
         self.trial_stores, self.ours, self.peers = trial_stores, ours, peers
+        self.ceiling = ceiling
         self.runs, self.quick = runs, quick
         self.book = Book()
         self._ends_at = self._part_ends_at = time.monotonic() + seconds
@@ -75,36 +84,58 @@ class Bench:
     def measure(self, cases: Sequence[Case]) -> None:
         """Measure all cases in each run, ours and others in turn, and note failures."""
         failures: dict[str, int] = {}
-        for run in range(self.runs):
+        for run in range(max((case.runs or self.runs for case in cases), default=0)):
             wanted = [case for case in cases if run < (case.runs or self.runs)]
             for case in alternating(wanted):
                 if failures.get(str(case), 0) < FAILURES_MAX and not self._measure(case, run):
                     failures[str(case)] = failures.get(str(case), 0) + 1
 
     def _measure(self, case: Case, run: int) -> bool:
-        main = self.book.figure(case.question, case.who, case.case, *case.main)
+        main = self._main_figure(case)
         if self.seconds_left <= 0:
             if not main.values:
                 note_once(main.problems, "not run: the time for it was over")
             return True
-        begun = time.monotonic()
+        both = in_turn(case, run)
+        results = [self._attempt(one, run) for one in both]
+        found = [result for result in results if result is not None]
+        if len(found) < len(both):
+            return False
+        for one, result in zip(both, found, strict=True):
+            self._record(one, result)
+        return True
+
+    def _attempt(self, case: Case, run: int) -> CaseResult | None:
+        """Run a case once; note why it failed, or how busy others kept the machine meanwhile."""
+        meter, begun = LoadMeter(), time.monotonic()
         try:
             result = case.run()
         except Exception as error:
             problem = without_places(f"{type(error).__name__}: {error}")
-            note_once(main.problems, problem)
-            said = f"failed: {problem}"
-        else:
-            for measure, (value, unit) in result.values.items():
-                figure = self.book.figure(case.question, case.who, case.case, measure, unit)
-                figure.values.append(value)
-            for note in result.notes:
-                note_once(main.notes, note)
-            said = ", ".join(f"{m} {v:,.4g} {u}" for m, (v, u) in result.values.items())
-            said += "".join(f" [{note}]" for note in result.notes)
+            note_once(self._main_figure(case).problems, problem)
+            self._tell(case, run, f"failed: {problem}", begun)
+            return None
+        if result.values:
+            load = (meter.busy_cores(), "cores")
+            result = msgspec.structs.replace(result, values={**result.values, LOAD: load})
+        said = ", ".join(f"{m} {v:,.4g} {u}" for m, (v, u) in result.values.items())
+        said += "".join(f" [{note}]" for note in result.notes)
+        self._tell(case, run, said, begun)
+        return result
+
+    def _record(self, case: Case, result: CaseResult) -> None:
+        for measure, (value, unit) in result.values.items():
+            figure = self.book.figure(case.question, case.who, case.case, measure, unit)
+            figure.values.append(value)
+        for note in result.notes:
+            note_once(self._main_figure(case).notes, note)
+
+    def _main_figure(self, case: Case) -> Figure:
+        return self.book.figure(case.question, case.who, case.case, *case.main)
+
+    def _tell(self, case: Case, run: int, said: str, begun: float) -> None:
         took = time.monotonic() - begun
         print(f"  run {run + 1}  {case}: {said}  ({took:.1f} s)", file=sys.stderr, flush=True)
-        return not said.startswith("failed")
 
     @property
     def whole_seconds_left(self) -> float:
@@ -117,7 +148,8 @@ class Bench:
     # -- adapters
 
     def engine(self, who: Who) -> MeasuredEngine:
-        return next(one for one in (self.ours, *self.peers) if one.name == who.engine)
+        known = (self.ours, *self.peers, *filter(None, (self.ceiling,)))
+        return next(one for one in known if one.name == who.engine)
 
     def whos(self, ability: str, *settings: str) -> list[Who]:
         """Return all engines that can do this on each of their stores, ours first.
@@ -178,6 +210,13 @@ class Bench:
                 process.ask_to_stop()
             for process in crew:
                 process.stop()
+
+
+def in_turn(case: Case, run: int) -> list[Case]:
+    """Return the case, or both of a pair: the one that was first is second in the next run."""
+    if case.beside is None:
+        return [case]
+    return [case, case.beside] if run % 2 == 0 else [case.beside, case]
 
 
 def alternating(cases: Sequence[Case]) -> list[Case]:

@@ -51,6 +51,11 @@ def ours() -> MeasuredEngine:
     return _describe(PYTHON, OURS / "adapter.py")
 
 
+def ceiling() -> MeasuredEngine:
+    """Return the fixed case with which ours is compared."""
+    return _describe(PYTHON, OURS / "ceiling.py")
+
+
 def peers(names: Sequence[str] | None = None) -> tuple[list[MeasuredEngine], dict[str, str]]:
     """Return the peers that can be started, and for the others the reason why not."""
     wanted = list(peer_names() if names is None else names)

@@ -16,8 +16,7 @@ import apsw
 import hiredis
 import msgspec
 
-from bench.harness import bare_redis
-from bench.harness.bare_redis import RecordedCommands
+from bench.harness.packed_commands import send_commands
 from bench.harness.trial_stores import TrialStore
 from holdfast.domain.trigger.schedule import Once
 from holdfast.domain.trigger.trigger import Trigger
@@ -68,7 +67,7 @@ def write(trial: TrialStore, triggers: Sequence[Trigger]) -> None:
         _write_rows(_file(trial), triggers)
     else:
         commands = [command for some in _redis_commands(triggers) for command in some]
-        bare_redis.replayed_seconds(RecordedCommands(before=[], timed=commands), trial.url)
+        send_commands(commands, trial.url)
 
 
 def raw(trial: TrialStore, trigger_id: str) -> list[Any]:

@@ -25,7 +25,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     fixed: bool = False  # its time cannot be cut
 
     def seconds(self, runs: int) -> float:
-        return sum(case.about * min(runs, case.runs or runs) for case in self.cases)
+        return sum(case.seconds * (case.runs or runs) for case in self.cases)
 
 
 def plan_parts(bench: Bench, questions: Sequence[str]) -> list[Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Self
 
 import msgspec
 
+from bench.harness.cpu import CpuReading, tree_cpu_seconds
 from bench.harness.environments import python_for
 from bench.harness.paths import ENVIRONMENTS
-from verify.servers import Config, RedisServer
+from verify.servers import Cluster, Config, RedisServer
 from verify.servers.postgres import SETTINGS, PostgresServer
 from verify.servers.postgres_programs import find_binaries, machine_binaries
 
@@ -40,6 +42,15 @@ class TrialStore(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     url: str
     redis: RedisServer | None = None
+    servers: tuple[int, ...] = ()  # processes; on SQLite there is none
+
+    def server_cpu_seconds(self) -> float:
+        """Return the CPU time of the servers and of all that they have started."""
+        return tree_cpu_seconds(self.servers) if self.servers else 0.0
+
+    def read_own_cpu(self, tasks: int = 0) -> CpuReading:
+        """Read what this process, as the client, and the servers have used by so many tasks."""
+        return CpuReading(time.process_time(), self.server_cpu_seconds(), tasks)
 
 
 class TrialStores:
@@ -61,14 +72,23 @@ class TrialStores:
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
             if store == "redis":
                 with redis_server() as server:
-                    yield TrialStore(store=store, url=f"{server.url}/0", redis=server)
+                    url = f"{server.url}/0"
+                    yield TrialStore(store=store, url=url, redis=server, servers=(server.pid,))
             elif store == "sqlite":
                 yield TrialStore(store=store, url=f"sqlite:///{folder}/tasks.db")
             elif apart:
                 with PostgresServer(Path(folder), binaries=ready_binaries()) as postgres:
-                    yield TrialStore(store=store, url=postgres.fresh_url())
+                    yield _on_postgres(postgres)
             else:
-                yield TrialStore(store=store, url=self.postgres().fresh_url())
+                yield _on_postgres(self.postgres())
+
+    @contextmanager
+    def open_cluster(self, partitions: int) -> Iterator[TrialStore]:
+        """Open an empty namespace on a Cluster of three masters; each partition lies on one."""
+        with Cluster(replicas=False, **REDIS_CONFIG) as cluster:
+            pids = tuple(server.pid for server in cluster.servers)
+            url = f"{cluster.url}?partitions={partitions}"
+            yield TrialStore(store="redis", url=url, servers=pids)
 
     def folder(self, prefix: str) -> Path:
         """Return a new folder that exists as long as these stores do."""
@@ -83,6 +103,10 @@ class TrialStores:
             server = PostgresServer(path / "server", binaries=ready_binaries())
             self._postgres = self._stack.enter_context(server)
         return self._postgres
+
+
+def _on_postgres(server: PostgresServer) -> TrialStore:
+    return TrialStore(store="postgres", url=server.fresh_url(), servers=(server.pid,))
 
 
 def redis_server() -> RedisServer:

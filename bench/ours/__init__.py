@@ -1,1 +1,1 @@
-"""Holdfast behind the protocol of the peers' adapters."""
+"""Holdfast and the ceiling behind the protocol of the peers' adapters."""

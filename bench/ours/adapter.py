@@ -19,10 +19,18 @@ from holdfast.engine.declare import AsyncTask, Workflow
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
-    from bench.peers.adapter_cli import Options, main, pauses, shares, start_ms_async
+    from bench.peers.adapter_cli import (
+        Elapsed,
+        Options,
+        Stopwatch,
+        main,
+        pauses,
+        shares,
+        start_ms_async,
+    )
     from bench.peers.board import Board
 else:
-    from adapter_cli import main, pauses, shares, start_ms_async
+    from adapter_cli import Stopwatch, main, pauses, shares, start_ms_async
 
 NAME = "holdfast"
 VERSION = __version__
@@ -96,22 +104,22 @@ async def _work(options: Options) -> None:
         await asked.wait()
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     return run(_submit(options))
 
 
-async def _submit(options: Options) -> float:
+async def _submit(options: Options) -> Elapsed:
     app = Holdfast(options.url)
     task = hold_on(app, options) if options.task == "hold" else noop_on(app, None)
     async with app:
-        begun = time.perf_counter()
+        watch = Stopwatch()
         if options.how == "bulk":
             await _in_bulk(task, options)
         else:
             callers = 1 if options.how == "one" else options.callers
             parts = shares(options.tasks, callers)
             await asyncio.gather(*(_one_by_one(task, part, options.tenants) for part in parts))
-        return time.perf_counter() - begun
+        return watch.stop()
 
 
 async def _one_by_one(task: AsyncTask[int, None], numbers: Iterable[int], tenants: int) -> None:
@@ -155,11 +163,11 @@ async def _latency(options: Options) -> dict[str, list[float]]:
     return {"start_ms": starts, "result_ms": results}
 
 
-def stages(options: Options) -> float:
+def stages(options: Options) -> Elapsed:
     return run(_stages(options))
 
 
-async def _stages(options: Options) -> float:
+async def _stages(options: Options) -> Elapsed:
     app = Holdfast(options.url)
     flow = workflow_on(app, options.stages)
     numbers = iter(range(options.workflows))
@@ -170,9 +178,9 @@ async def _stages(options: Options) -> float:
                 handle = await flow.submit(number)
                 await handle.result(timeout=RESULT_SECONDS)
 
-        begun = time.perf_counter()
+        watch = Stopwatch()
         await asyncio.gather(*(one_after_another() for _ in range(options.at_once)))
-        return time.perf_counter() - begun
+        return watch.stop()
 
 
 def verify(options: Options) -> dict[str, Any]:

@@ -33,6 +33,31 @@ WAIT_SECONDS = 30.0  # no single task of an idle system takes longer
 POLL_SECONDS = 0.00003
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elapsed:
+    """The time that a timed part took, and the CPU that this process used for it."""
+
+    seconds: float
+    cpu_seconds: float  # children that have ended are included
+
+
+class Stopwatch:
+    """A stopwatch runs from its making on."""
+
+    def __init__(self) -> None:
+        self._cpu, self._begun = _cpu_seconds(), time.perf_counter()
+
+    def stop(self) -> Elapsed:
+        seconds = time.perf_counter() - self._begun
+        return Elapsed(seconds=seconds, cpu_seconds=_cpu_seconds() - self._cpu)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process, to the microsecond, and of its ended children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
 class TooSlow(TimeoutError):
     """A task was not started in time."""
 
@@ -85,9 +110,7 @@ def main(adapter: Any = None, arguments: Sequence[str] | None = None) -> None:
     module = adapter if adapter is not None else sys.modules["__main__"]
     options = _parse(arguments)
     answer = _play(module, options)
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    answer["rss_peak_kb"] = usage.ru_maxrss
-    answer["cpu_seconds"] = usage.ru_utime + usage.ru_stime
+    answer["rss_peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sys.stderr.flush()
     print(json.dumps(answer), flush=True)
     if options.role == "work":
@@ -99,7 +122,7 @@ def _play(module: Any, options: Options) -> dict[str, Any]:
         return describe(module)
     found = getattr(module, options.role)(options)
     if options.role in {"submit", "stages"}:
-        return {"seconds": float(found)}
+        return {"seconds": found.seconds, "cpu_seconds": found.cpu_seconds}
     return dict(found or {})
 
 

@@ -3,19 +3,23 @@
 All tasks are submitted first, then the worker processes start; the rate is tasks over the time
 from the first start to the last end on the board. An engine that is not done at the
 limit has the rate of what it did until then. Our store must report all tasks completed in the end.
+CPU is read when the first start and when the last end is seen, and divided by the tasks between.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
 from bench.harness.bench import Bench, Case, CaseResult, new_board, require_alive
 from bench.harness.command import ask_alone
+from bench.harness.cpu import CpuReading, group_cpu_seconds, per_task
 from bench.harness.plan import Part
-from bench.harness.processes import CaseFailed
+from bench.harness.processes import CaseFailed, ChildProcess
+from bench.harness.trial_stores import TrialStore
 from bench.peers.board import Board
 from bench.report.figures import Who
 
@@ -79,14 +83,10 @@ def _after_warm_up(bench: Bench, case: Case) -> Case:
 
 
 def _many(bench: Bench, ours: list[Who], rivals: list[Who]) -> list[Case]:
-    often = [who for who in ours if who.store == "redis"]
-    once = [] if bench.quick else [w for w in ours if w not in often]
+    """Once each: the ratio of many to few is measured in pairs."""
+    once = [who for who in ours if who.store == "redis" or not bench.quick]
     once += [] if bench.quick else [w for w in rivals if w.engine in RIVALS_MANY]
-    runs = 1 if bench.quick else bench.runs
-    return [
-        *(_case(bench, who, tasks=MANY, runs=runs) for who in often),
-        *(_case(bench, who, tasks=MANY, runs=1) for who in once),
-    ]
+    return [_case(bench, who, tasks=MANY, runs=1) for who in once]
 
 
 def _plain(who: Who) -> bool:
@@ -125,24 +125,35 @@ def _about(who: Who, tasks: int) -> float:
 def measure_drain(
     bench: Bench, who: Who, *, tasks: int, workers: int = 1, tenants: int = 0
 ) -> CaseResult:
+    with bench.trial_stores.open(who.store) as trial:
+        return drain_trial(bench, who, trial, tasks=tasks, workers=workers, tenants=tenants)
+
+
+def drain_trial(
+    bench: Bench, who: Who, trial: TrialStore, *, tasks: int, workers: int = 1, tenants: int = 0
+) -> CaseResult:
+    """Fill this store and drain it."""
     limit = _limit(bench, who, tasks)
-    with bench.trial_stores.open(who.store) as trial, new_board(tasks) as (path, board):
+    with new_board(tasks) as (path, board):
         bench.call(who, "prepare", trial)
         seconds = 60.0 + tasks / 500
         more = {"tenants": tenants or None}
         bench.call(who, "submit", trial, seconds=seconds, tasks=tasks, how="bulk", **more)
         with bench.working(who, trial, path, tasks, workers=workers) as crew:
-            began = time.monotonic()
+            began, first = time.monotonic(), None
             while board.count_done() < tasks:
                 require_alive(crew)
                 started = board.count_started()
+                if started and first is None:
+                    first = _read_cpu(crew, trial, board)
                 waited = time.monotonic() - began
                 if not started and waited > FIRST_START_SECONDS:
                     raise CaseFailed(f"no task was started within {FIRST_START_SECONDS:g} s")
                 if started and waited > limit:
                     break
                 time.sleep(POLL_SECONDS)
-        result = _result(board, tasks, limit)
+            used = per_task(first, _read_cpu(crew, trial, board)) if first else {}
+        result = _result(board, tasks, limit, used)
         if "verify" in bench.engine(who).can and board.count_done() == tasks:
             said = bench.call(who, "verify", trial)["by_status"]
             if said != {"COMPLETED": tasks}:
@@ -160,7 +171,15 @@ def _limit(bench: Bench, who: Who, tasks: int) -> float:
     return LIMIT_SECONDS if who.is_ours or who.engine in RIVALS else LIMIT_OTHERS_SECONDS
 
 
-def _result(board: Board, tasks: int, limit: float) -> CaseResult:
+def _read_cpu(crew: Sequence[ChildProcess], trial: TrialStore, board: Board) -> CpuReading:
+    """Read what workers and servers have used; importing and connecting are over by the first."""
+    client = group_cpu_seconds(process.pid for process in crew)
+    return CpuReading(client=client, server=trial.server_cpu_seconds(), tasks=board.count_done())
+
+
+def _result(
+    board: Board, tasks: int, limit: float, used: dict[str, tuple[float, str]]
+) -> CaseResult:
     done, notes = board.count_done(), []
     if not done:
         raise CaseFailed(f"no task was done within {limit:g} s")
@@ -169,7 +188,8 @@ def _result(board: Board, tasks: int, limit: float) -> CaseResult:
     twice = sum(count > 1 for count in board.dones())
     if twice:
         notes.append(f"{twice:,} tasks were done more than once")
-    return CaseResult(values={"rate": (done / board.span_seconds(), "tasks/s")}, notes=notes)
+    rate = (done / board.span_seconds(), "tasks/s")
+    return CaseResult(values={"rate": rate, **used}, notes=notes)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
+from bench.harness.cpu import per_task
 from bench.harness.load import BatchWorker, open_batch_worker
 from bench.harness.plan import Part
+from bench.harness.trial_stores import TrialStore
 from bench.report.figures import Who
 
 NAME = "growth"
@@ -26,7 +29,10 @@ ROUNDS = 7
 TASKS = 1_000  # in a round
 STEP = 5_000  # between two looks at the clock
 LIMIT_SECONDS = 420.0  # for one store
+RATE, BESIDE = "rate", "beside"  # of the store in question, and of the small one
 ABOUT_SECONDS = {True: 20.0, False: 190.0}
+
+Values = dict[str, tuple[float, str]]
 
 
 def parts(bench: Bench) -> list[Part]:
@@ -50,32 +56,47 @@ async def _measure_growth(bench: Bench, who: Who, ends_at: float) -> CaseResult:
     sizes = SIZES[bench.quick]
     async with AsyncExitStack() as stack:
         many, few, fresh = [await _open_worker(stack, bench, who.store) for _ in range(3)]
-        await few.insert(FEW)
+        await few.worker.insert(FEW)
         waiting = 0
         for size in sizes:
-            await _fill(many, size - waiting, ends_at)
+            await _fill(many.worker, size - waiting, ends_at)
             waiting = size
             _note(bench, who, {"waiting": size}, await _in_turn(few, many))
-        await many.insert(FEW)
-        await _settle(many, waiting, ends_at)
-        await fresh.insert(FEW)
+        await many.worker.insert(FEW)
+        await _settle(many.worker, waiting, ends_at)
+        await fresh.worker.insert(FEW)
         _note(bench, who, {"settled": waiting}, await _in_turn(fresh, many))
     return CaseResult(values={})
 
 
-async def _open_worker(stack: AsyncExitStack, bench: Bench, store: str) -> BatchWorker:
+class OpenStore(NamedTuple):
+    trial: TrialStore
+    worker: BatchWorker
+
+
+async def _open_worker(stack: AsyncExitStack, bench: Bench, store: str) -> OpenStore:
     trial = stack.enter_context(bench.trial_stores.open(store))
-    return await stack.enter_async_context(open_batch_worker(trial.url))
+    return OpenStore(trial, await stack.enter_async_context(open_batch_worker(trial.url)))
 
 
-async def _in_turn(few: BatchWorker, many: BatchWorker) -> tuple[list[float], list[float]]:
-    """Return the rates of both stores; the number of waiting tasks stays."""
-    rates: tuple[list[float], list[float]] = ([], [])
+async def _in_turn(few: OpenStore, many: OpenStore) -> list[Values]:
+    """Return rate and CPU of both stores, round by round; the number of waiting tasks stays."""
+    found = []
     for _ in range(ROUNDS):
-        for hand, found in zip((few, many), rates, strict=True):
-            await hand.insert(TASKS)
-            found.append(TASKS / await hand.end(TASKS))
-    return rates
+        values: Values = {}
+        for measure, hand in ((BESIDE, few), (RATE, many)):
+            values |= await measure_round(hand, measure)
+        found.append(values)
+    return found
+
+
+async def measure_round(hand: OpenStore, measure: str, tasks: int = TASKS) -> Values:
+    """Submit so many tasks, and measure their claims and ends."""
+    await hand.worker.insert(tasks)
+    first = hand.trial.read_own_cpu()
+    rate = tasks / await hand.worker.end(tasks)
+    used = per_task(first, hand.trial.read_own_cpu(tasks), of="" if measure == RATE else measure)
+    return {measure: (rate, "tasks/s"), **used}
 
 
 async def _fill(hand: BatchWorker, tasks: int, ends_at: float) -> None:
@@ -95,12 +116,11 @@ def _check(ends_at: float) -> None:
         raise TimeoutError("the time for it was over before so many tasks were there")
 
 
-def _note(
-    bench: Bench, who: Who, case: dict[str, int], rates: tuple[list[float], list[float]]
-) -> None:
+def _note(bench: Bench, who: Who, case: dict[str, int], rounds: list[Values]) -> None:
     """Note the rate of each size, with the rate of the small store in the same minutes."""
-    for measure, values in zip(("beside", "rate"), rates, strict=True):
-        bench.book.figure(NAME, who, case, measure, "tasks/s").values.extend(values)
+    for values in rounds:
+        for measure, (value, unit) in values.items():
+            bench.book.figure(NAME, who, case, measure, unit).values.append(value)
 
 
 if __name__ == "__main__":

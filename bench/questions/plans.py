@@ -15,9 +15,11 @@ from functools import partial
 
 from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
+from bench.harness.cpu import per_task
 from bench.harness.loop import run
 from bench.harness.plan import Part
 from bench.harness.processes import CaseFailed
+from bench.harness.trial_stores import TrialStore
 from bench.report.figures import Who
 from holdfast import Context, Holdfast
 from holdfast.domain.plan.plan import PlanStatus
@@ -51,10 +53,10 @@ def parts(bench: Bench) -> list[Part]:
 
 def _both(bench: Bench, who: Who, tasks: int, slots: int) -> CaseResult:
     with bench.trial_stores.open(who.store) as trial:
-        plain = run(drain_plain(trial.url, tasks))
+        plain = run(drain_plain(trial, tasks))
     with bench.trial_stores.open(who.store) as trial:
-        found = run(measure_plan(trial.url, tasks, slots))
-    return CaseResult(values={**found.values, "plain": (tasks / plain, "tasks/s")})
+        found = run(measure_plan(trial, tasks, slots))
+    return CaseResult(values=found.values | plain.values)
 
 
 class Counted:
@@ -71,29 +73,32 @@ class Counted:
             self.all_done.set()
 
 
-async def drain_plain(url: str, tasks: int) -> float:
-    """Return the seconds for the tasks alone."""
-    counted = Counted(url, tasks)
+async def drain_plain(trial: TrialStore, tasks: int) -> CaseResult:
+    """Drain the tasks alone."""
+    counted = Counted(trial.url, tasks)
     async with counted.app:
         submits = (counted.noop.submit(n, tenant=_tenant(n)) for n in range(tasks))
         await asyncio.gather(*submits)
-        begun = time.perf_counter()
+        first, begun = trial.read_own_cpu(), time.perf_counter()
         async with counted.app.running(), asyncio.timeout(LIMIT_SECONDS):
             await counted.all_done.wait()
-            return time.perf_counter() - begun
+            rate = tasks / (time.perf_counter() - begun)
+            used = per_task(first, trial.read_own_cpu(tasks), of="plain")
+    return CaseResult(values={"plain": (rate, "tasks/s"), **used})
 
 
-async def measure_plan(url: str, tasks: int, slots: int) -> CaseResult:
-    counted = Counted(url, tasks)
+async def measure_plan(trial: TrialStore, tasks: int, slots: int) -> CaseResult:
+    counted = Counted(trial.url, tasks)
     app = counted.app
     async with app:
         members = [counted.noop.on(n, tenant=_tenant(n)) for n in range(tasks)]
         begun = time.perf_counter()
         plan = await app.plan(PLAN, members, max_concurrency=slots or None)
-        made = time.perf_counter()
+        first, made = trial.read_own_cpu(), time.perf_counter()
         async with app.running():
             info = await plan.wait(timeout=LIMIT_SECONDS)
             ended = time.perf_counter()
+            used = per_task(first, trial.read_own_cpu(tasks))
         if info.status is not PlanStatus.COMPLETED or not counted.all_done.is_set():
             raise CaseFailed(f"the plan is {info.status}, {info.progress:.0%} of it done")
         infos = [await _seconds_of_info(app) for _ in range(INFOS)]
@@ -103,6 +108,7 @@ async def measure_plan(url: str, tasks: int, slots: int) -> CaseResult:
             "made": (made - begun, "s"),
             "completed": (ended - made, "s"),
             "rate": (tasks / (ended - made), "tasks/s"),
+            **used,
             "info_p50": (statistics.median(infos) * 1000, "ms"),
             "opening_p50": (statistics.median(openings) * 1000, "ms"),
         }

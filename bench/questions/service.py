@@ -2,13 +2,13 @@
 
 `holdfast serve --no-workers` on Redis, and in another process callers who post tasks at a fixed
 rate, whatever becomes of them (`service_load.py`). Each case has a service and a server of its own;
-in the end the store must have every task that was accepted. CPU is what the process of the service
-used for a request, the server's own work on it stands beside.
+in the end the store must have every task that was accepted. The highest rates are more than the
+service can bear, so that what is reached shows its capacity and not the offer. CPU is what the
+process of the service used for a request, the server's own work on it stands beside.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,6 +21,7 @@ import msgspec
 from bench.harness import processes
 from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
+from bench.harness.cpu import process_cpu_seconds
 from bench.harness.loop import run
 from bench.harness.paths import PYTHON
 from bench.harness.plan import Part
@@ -35,15 +36,15 @@ NAME = "service"
 STORE = "redis"
 APP = "bench.questions.service_app:app"
 SECONDS = {True: 5.0, False: 20.0}  # quick or not
+FULL_RATE = 3_000  # what is offered beyond it in a second may take two to be answered
 GOAL_RATE = 2_000  # requests a second
-RATES = (500, 1_000, GOAL_RATE, 2_500)
+RATES = (500, 1_000, GOAL_RATE, 3_500, 5_000, 6_500)  # up to more than it can bear
 WITH_WORKER = (500, 1_000)
 BATCH, BATCH_RATES = 100, (20, 50)
 CONNECTIONS = 64
 WARM = {"rate": 200.0, "seconds": 1.0}  # before what is measured
 NO_LIMIT = 1e9  # requests a second of the token
 READY_SECONDS = 120.0
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class LoadCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,7 @@ def parts(bench: Bench) -> list[Part]:
 
 
 def _case(bench: Bench, asked: LoadCase, runs: int | None) -> Case:
-    seconds = SECONDS[bench.quick]
+    seconds = SECONDS[bench.quick] / (2 if asked.rate > FULL_RATE else 1)
     return Case(
         question=NAME,
         who=bench.ours.on(STORE),
@@ -97,9 +98,9 @@ def measure_service(
             batch=asked.batch,
         )
         warm = run_load(msgspec.structs.replace(load, **WARM))
-        before = service.cpu_seconds(), _cpu_of_server(trial)
+        before = service.cpu_seconds(), trial.server_cpu_seconds()
         felt = run_load(load)
-        after = service.cpu_seconds(), _cpu_of_server(trial)
+        after = service.cpu_seconds(), trial.server_cpu_seconds()
     kept = run(count(trial.url))
     accepted = (warm.accepted + felt.accepted) * asked.batch
     if kept != accepted:
@@ -139,7 +140,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     token: str
 
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self.process.pid)
+        return process_cpu_seconds(self.process.pid)
 
 
 @contextmanager
@@ -174,19 +175,6 @@ def _address(process: ChildProcess) -> str:
         return str(process.answer()["url"])
     except CaseFailed:
         return ""  # not yet
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return user and system time of a process; 0 where the system does not report it."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(words[11]) + int(words[12])) / TICKS
-
-
-def _cpu_of_server(trial: TrialStore) -> float:
-    return 0.0 if trial.redis is None else cpu_seconds(trial.redis.pid)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import msgspec
 
 from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
+from bench.harness.cpu import CpuReading, per_task
 from bench.harness.plan import Part
 from bench.report.figures import Who
 
@@ -78,6 +79,7 @@ def measure_stages(bench: Bench, who: Who, amount: StageAmount) -> CaseResult:
     workflows = amount.ours if who.is_ours else amount.peers
     with bench.trial_stores.open(who.store) as trial:
         bench.call(who, "prepare", trial)
+        first = CpuReading(client=0.0, server=trial.server_cpu_seconds(), tasks=0)
         found = bench.call(
             who,
             "stages",
@@ -87,8 +89,11 @@ def measure_stages(bench: Bench, who: Who, amount: StageAmount) -> CaseResult:
             stages=amount.stages,
             at_once=amount.at_once,
         )
-    rate = workflows * amount.stages / found["seconds"]
-    return CaseResult(values={"rate": (rate, "stages/s")})
+        server = trial.server_cpu_seconds()
+    done = workflows * amount.stages
+    last = CpuReading(client=found["cpu_seconds"], server=server, tasks=done)
+    values = {"rate": (done / found["seconds"], "stages/s")}
+    return CaseResult(values=values | per_task(first, last, unit="µs/stage"))
 
 
 if __name__ == "__main__":

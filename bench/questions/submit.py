@@ -8,10 +8,11 @@ the connection is not counted. Quick engines submit more, so that each run takes
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.harness.bench import Bench, Case, CaseResult
 from bench.harness.command import ask_alone
+from bench.harness.cpu import CpuReading, per_task
 from bench.harness.plan import Part
 from bench.report.figures import Who
 
@@ -53,15 +54,23 @@ def _case(bench: Bench, who: Who) -> Case:
 def measure_submits(bench: Bench, who: Who) -> CaseResult:
     """Measure each way to submit; its rate gives the amount for the next, which is no slower."""
     known = {how: _known_rate(bench, who, how) for how in MOST}
-    rate, values = known["one"] or _rate(bench, who, "one", PROBED), {}
+    rate, values = known["one"] or _submit(bench, who, "one", PROBED).rate, {}
     for how, most in MOST.items():
         rate = known[how] or rate
         tasks = int(min(most, max(LEAST, rate * ABOUT_SECONDS)))
-        rate = _rate(bench, who, how, tasks)
-        if tasks < most and tasks / rate < ABOUT_SECONDS / 3:  # much quicker than the way before
-            rate = _rate(bench, who, how, int(min(most, rate * ABOUT_SECONDS)))
+        found = _submit(bench, who, how, tasks)
+        if tasks < most and tasks / found.rate < ABOUT_SECONDS / 3:  # quicker than the way before
+            found = _submit(bench, who, how, int(min(most, found.rate * ABOUT_SECONDS)))
+        rate = found.rate
         values[how] = (rate, "tasks/s")
+        values |= {f"{how}_{side}": used for side, used in found.cpu.items()}
     return CaseResult(values=values)
+
+
+def measure_bulk(bench: Bench, who: Who, *, tasks: int) -> CaseResult:
+    """Measure the quickest call for many alone."""
+    found = _submit(bench, who, "bulk", tasks)
+    return CaseResult(values={"rate": (found.rate, "tasks/s"), **found.cpu})
 
 
 def _known_rate(bench: Bench, who: Who, how: str) -> float | None:
@@ -70,12 +79,21 @@ def _known_rate(bench: Bench, who: Who, how: str) -> float | None:
     return found[0].median if found else None
 
 
-def _rate(bench: Bench, who: Who, how: str, tasks: int) -> float:
+class Submitted(NamedTuple):
+    rate: float
+    cpu: dict[str, tuple[float, str]]
+
+
+def _submit(bench: Bench, who: Who, how: str, tasks: int) -> Submitted:
+    """Submit to an empty store; the server's work on the connections is part of its CPU."""
     with bench.trial_stores.open(who.store) as trial:
         bench.call(who, "prepare", trial)
         asked: dict[str, Any] = {"how": how, "tasks": tasks, "callers": CALLERS}
+        first = CpuReading(client=0.0, server=trial.server_cpu_seconds(), tasks=0)
         found = bench.call(who, "submit", trial, seconds=LIMIT_SECONDS, **asked)
-    return float(tasks / found["seconds"])
+        server = trial.server_cpu_seconds()
+    last = CpuReading(client=found["cpu_seconds"], server=server, tasks=tasks)
+    return Submitted(tasks / found["seconds"], per_task(first, last))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Renders `docs/performance.md`, its plots and the page of goals, from the report and templates."""
+"""Renders the pages about performance and capacity, plots and goals, from report and templates."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness.paths import DOCS
+from bench.report import capacity
 from bench.report import report as report_parts
-from bench.report.figures import OURS, Book, Figure
+from bench.report.figures import CPU, LOAD, OURS, Book, Figure
 from bench.report.plots import plots
 from bench.report.ratios import FEW
 from bench.report.tables import format_case_value, number, table
 
 TEMPLATE = Path(__file__).with_name("performance.md.tmpl")
+CAPACITY = Path(__file__).with_name("capacity.md.tmpl")
 GOALS = Path(__file__).with_name("goals.md.tmpl")
 LIMITS = Path(__file__).with_name("limits.toml")
 _PLACE = re.compile(r"{{([a-z:]+)}}")
 _PICTURE = re.compile(r"!\[[^]]*]\(performance/([a-z]+\.svg)\)\n\n")
-_NO_MERIT = ("in_flight",)  # neither more nor less of it is better
+_NO_MERIT = ("in_flight", LOAD)  # neither more nor less of it is better
+_WITHOUT_PEERS = ("pairs", "capacity")  # whose rows are no peers of each other
 _HIGHER_IS_BETTER = ("drain", "submit", "stages")
 
 
@@ -30,6 +33,7 @@ def write(report: dict[str, Any], docs: Path = DOCS) -> None:
     for name, picture in pictures.items():
         (folder / name).write_text(picture)
     (docs / "performance.md").write_text(text(report, set(pictures)))
+    (docs / "capacity.md").write_text(capacity_page(report))
     internals = docs / "internals"
     internals.mkdir(exist_ok=True)
     (internals / "benchmark-goals.md").write_text(goals(report))
@@ -58,6 +62,19 @@ def goals(report: dict[str, Any]) -> str:
     return _fill(GOALS.read_text(), made)
 
 
+def capacity_page(report: dict[str, Any]) -> str:
+    """Return the page about the cores and partitions that a load needs."""
+    book = report_parts.book_of(report)
+    made = {
+        "facts": capacity.run_facts(report),
+        "cores": capacity.core_table(book),
+        "service": capacity.service_lines(book),
+        "loads": capacity.load_table(book),
+        "partitions": capacity.partition_lines(book),
+    }
+    return _fill(CAPACITY.read_text(), made)
+
+
 def _fill(template: str, made: dict[str, list[str]]) -> str:
     return _PLACE.sub(lambda found: "\n".join(made[found.group(1)]), template)
 
@@ -75,12 +92,16 @@ def better(book: Book) -> list[str]:
     """
     cases: dict[tuple[object, ...], list[Figure]] = {}
     for figure in book:
-        if figure.values and figure.question != "floor" and figure.measure not in _NO_MERIT:
+        if figure.values and figure.question not in _WITHOUT_PEERS and _has_merit(figure):
             cases.setdefault((*_case_key(figure), _kind(figure)), []).append(figure)
     lines = [line for found in cases.values() for line in _ahead(found)]
     if not lines:
         return ["No peer was ahead of ours in this run."]
     return ["| case | peers that were ahead | ours |", "|---|---|---|", *lines]
+
+
+def _has_merit(figure: Figure) -> bool:
+    return figure.measure not in _NO_MERIT and not figure.measure.endswith(CPU)
 
 
 def _case_key(figure: Figure) -> tuple[object, ...]:

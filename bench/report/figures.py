@@ -8,7 +8,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 OURS = "holdfast"
-FLOOR = "floor"
+CEILING = "ceiling"
+LOAD = "load"  # cores that other processes kept busy during a run
+CLIENT_CPU, SERVER_CPU = "client_cpu", "server_cpu"
+CPU = (CLIENT_CPU, SERVER_CPU)
+NODES, BUSIEST_NODE = "nodes_cpu", "busiest_node_cpu"  # of Redis, from submit to end
 
 
 class Who(msgspec.Struct, frozen=True, kw_only=True, order=True):

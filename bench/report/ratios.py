@@ -1,4 +1,8 @@
-"""The goals, as ratios of figures of one run. Where there are runs, their medians are compared."""
+"""The goals, as ratios of figures of one run.
+
+A ratio is the median of its pairs (`pairs.py`). Where the run had no such pairs, the medians of the
+tables are compared.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from bench.report.figures import FLOOR, OURS, Book, Figure
+from bench.report.figures import CEILING, OURS, Book, Figure
+from bench.report.pairs import FoundPair, find_pairs, median_cpu, median_ratio, what_decides
 
 FEW = 10_000  # tasks in a drain; who is slow has fewer
 STORES = ("redis", "sqlite")
@@ -29,6 +34,7 @@ PAGED = (1_000_000, 50_000)  # settled
 PAGE_MS = ANSWER_MS = 50.0  # at most, of 99 in a hundred
 ASKED = 2_000  # requests a second, of which so many must come through:
 REACHED = 0.99
+CLEARLY_AHEAD = 1.1
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     who: str
     value: float
     unit: str
+    cpu: dict[str, float] = {}  # microseconds for each task, of client and server
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +53,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     value: float | None = None
     ours: Side | None = None
     other: Side | None = None  # whose figure ours is compared with
+    decided_by: str = ""  # rate or CPU
     note: str = ""
     judged: bool = True  # False: it is not what the goal is about
 
@@ -72,16 +80,39 @@ def by_name(found: Sequence[Ratio]) -> dict[str, dict[str, object]]:
             "goal": ratio.goal,
             **({"then": ratio.then} if ratio.then else {}),
             "met": ratio.met,
-            "ours": None if ratio.ours is None else msgspec.to_builtins(ratio.ours),
-            "other": None if ratio.other is None else msgspec.to_builtins(ratio.other),
+            "ours": _builtins(ratio.ours),
+            "other": _builtins(ratio.other),
             "peer": None if ratio.other is None else ratio.other.who,
+            "decided_by": ratio.decided_by,
             "note": ratio.note,
         }
         for ratio in found
     }
 
 
+def _builtins(side: Side | None) -> dict[str, object] | None:
+    """Return a side for the report, without the CPU if it is not known."""
+    if side is None:
+        return None
+    found: dict[str, object] = msgspec.to_builtins(side)
+    return {name: value for name, value in found.items() if value != {}}
+
+
 # -- how they are made
+
+
+def _hardest(empty: Ratio, book: Book, pairs: Sequence[FoundPair]) -> Ratio:
+    """Compare ours with the best of the others by the pairs that both ran."""
+    pair = min(pairs, key=lambda one: one.value)
+    ours, other = pair.ours.figure, pair.other.figure
+    return msgspec.structs.replace(
+        empty,
+        value=pair.value,
+        ours=_side(ours, median_cpu(book, ours)),
+        other=_side(other, median_cpu(book, other)),
+        decided_by=pair.decided_by,
+        note="; ".join([pair.note, *ours.notes, *other.notes]),
+    )
 
 
 def _compare(
@@ -98,7 +129,8 @@ def _compare(
         value=1 / value if less_is_better else value,
         ours=_side(own),
         other=_side(best),
-        note="; ".join([*own.notes, *best.notes]) if best.who.engine != FLOOR else "",
+        decided_by=what_decides(less_is_better=less_is_better),
+        note="; ".join([*own.notes, *best.notes]),
     )
 
 
@@ -107,19 +139,27 @@ def _fastest(
     ours: Sequence[Figure],
     found: Sequence[Figure],
     *,
+    book: Book,
+    pairs: Sequence[FoundPair],
     rivals: Sequence[str],
     store: str | None = None,
     less_is_better: bool = False,
 ) -> Ratio:
     """Ours to the best of the peers at either of their settings; who is missing is named."""
     peers = _peers(found)
-    ratio = _compare(empty, ours, peers, less_is_better=less_is_better)
+    paired = [one for one in pairs if store in (None, one.other.figure.who.store)]
+    if paired:
+        ratio = _hardest(empty, book, paired)
+    else:
+        ratio = _compare(empty, ours, peers, less_is_better=less_is_better)
     if ratio.value is None:
         return ratio
     there = {figure.who.engine for figure in peers}
+    there |= {one.other.figure.who.engine for one in paired}
     missing = [name for name in (ON_REDIS if store == "redis" else ON_ANY) if name not in there]
     might = [name for name in missing if name in rivals]
     notes = [ratio.note] if ratio.note else []
+    notes += _note_faster(paired, peers, less_is_better=less_is_better)
     if missing:
         notes.append(f"not measured: {', '.join(missing)}")
     if might:
@@ -127,67 +167,111 @@ def _fastest(
     return msgspec.structs.replace(ratio, note="; ".join(notes), judged=not might)
 
 
+def _note_faster(
+    paired: Sequence[FoundPair], peers: Sequence[Figure], *, less_is_better: bool
+) -> list[str]:
+    """Name a peer of the tables that was clearly ahead of all that ran in pairs."""
+    if not paired or not peers:
+        return []
+    choose = min if less_is_better else max
+    best = choose(_median(one.other.figure) for one in paired)
+    first = choose(peers, key=_median)
+    ahead = best / _median(first) if less_is_better else _median(first) / best
+    return [f"{first.who.label} was faster in its table"] if ahead > CLEARLY_AHEAD else []
+
+
 def _median(figure: Figure) -> float:
     assert figure.median is not None
     return figure.median
 
 
-def _side(figure: Figure) -> Side:
+def _side(figure: Figure, cpu: dict[str, float] | None = None) -> Side:
     who = figure.who.label
-    if not figure.who.is_ours and figure.who.engine != FLOOR:
+    if not figure.who.is_ours and figure.who.engine != CEILING:
         who = f"{who}, {figure.who.settings}"
-    return Side(who=who, value=_median(figure), unit=figure.unit)
+    return Side(who=who, value=_median(figure), unit=figure.unit, cpu=cpu or {})
 
 
 def _peers(figures: Sequence[Figure]) -> list[Figure]:
-    return [figure for figure in figures if figure.who.engine not in (OURS, FLOOR)]
+    return [figure for figure in figures if figure.who.engine not in (OURS, CEILING)]
 
 
 def _drain(book: Book, empty: Ratio, *, store: str | None) -> Ratio:
     found = partial(book.find, "drain", workers=1, tenants=0)
     ours = found(engine=OURS, store="redis", tasks=FEW)
     peers = [one for one in found(store=store, settings=None) if int(one.case["tasks"]) <= FEW]
-    return _fastest(empty, ours, peers, rivals=RIVALS["drain"], store=store)
+    pairs = _pairs_with_peers(book, "drain")
+    return _fastest(empty, ours, peers, book=book, pairs=pairs, rivals=RIVALS["drain"], store=store)
 
 
 def _drain_sqlite(book: Book, empty: Ratio) -> Ratio:
+    pairs = _pairs_with_peers(book, "drain", store="sqlite")
+    if pairs:
+        return _hardest(empty, book, pairs)
     found = partial(book.find, "drain", store="sqlite", tasks=FEW, workers=1, tenants=0)
     return _compare(empty, found(engine=OURS), found(engine="huey", settings=None))
 
 
 def _drain_many(book: Book, empty: Ratio) -> Ratio:
+    if pairs := find_pairs(book, "drain of 200,000", store="redis"):
+        return _hardest(empty, book, pairs)
     found = partial(book.find, "drain", engine=OURS, store="redis", workers=1, tenants=0)
     return _compare(empty, found(tasks=200_000), found(tasks=10_000))
 
 
 def _drain_tenants(book: Book, empty: Ratio) -> Ratio:
+    if pairs := find_pairs(book, "drain with tenants", store="redis"):
+        return _hardest(empty, book, pairs)
     found = partial(book.find, "drain", engine=OURS, store="redis", tasks=10_000, workers=1)
     return _compare(empty, found(tenants=10_000), found(tenants=0))
 
 
-def _floor(book: Book, empty: Ratio) -> Ratio:
-    found = partial(book.find, "floor", "drain", store="redis")
-    return _compare(empty, found(engine=OURS), found(engine=FLOOR))
+def _ceiling(book: Book, empty: Ratio, *, store: str) -> Ratio:
+    found = find_pairs(book, "drain", store=store)
+    pairs = [pair for pair in found if pair.other.figure.who.engine == CEILING]
+    if pairs:
+        return _hardest(empty, book, pairs)
+    return msgspec.structs.replace(empty, note="not measured in this run")
 
 
 def _submit(book: Book, empty: Ratio, *, how: str) -> Ratio:
-    ours = book.find("submit", how, engine=OURS, store="redis")
-    return _fastest(empty, ours, book.find("submit", how, settings=None), rivals=RIVALS["submit"])
+    return _fastest(
+        empty,
+        book.find("submit", how, engine=OURS, store="redis"),
+        book.find("submit", how, settings=None),
+        book=book,
+        pairs=find_pairs(book, "submit", how, store="redis"),
+        rivals=RIVALS["submit"],
+    )
 
 
 def _latency(book: Book, empty: Ratio) -> Ratio:
-    ours = book.find("latency", "start_p50", engine=OURS, store="redis")
-    found = book.find("latency", "start_p50", settings=None)
-    return _fastest(empty, ours, found, rivals=RIVALS["latency"], less_is_better=True)
+    measure = "start_p50"
+    return _fastest(
+        empty,
+        book.find("latency", measure, engine=OURS, store="redis"),
+        book.find("latency", measure, settings=None),
+        book=book,
+        pairs=find_pairs(book, "latency", measure, store="redis", less_is_better=True),
+        rivals=RIVALS["latency"],
+        less_is_better=True,
+    )
+
+
+def _pairs_with_peers(book: Book, what: str, *, store: str = "redis") -> list[FoundPair]:
+    found = find_pairs(book, what, store=store)
+    return [pair for pair in found if pair.other.figure.who.engine not in (OURS, CEILING)]
 
 
 def _stages(book: Book, empty: Ratio, *, ours: str, dbos: str, at_once: int) -> Ratio:
     found = partial(book.find, "stages", at_once=at_once)
     own = found(engine=OURS, store=ours, stages=SHORT)
     peers = found(engine="dbos", store=dbos, stages=SHORT, settings=None)
-    ratio = _compare(empty, own, peers)
+    what = "stages one by one" if at_once == 1 else "stages"
+    pairs = find_pairs(book, what, store=ours)
+    ratio = _hardest(empty, book, pairs) if pairs else _compare(empty, own, peers)
     long = found(engine=OURS, store=ours, stages=LONG)
-    if ratio.value is None or not long:
+    if ratio.value is None or not long or not own:
         return ratio
     share = _median(long[0]) / _median(own[0])
     note = f"{LONG} stages against {SHORT}: {share:.2f} of the rate"
@@ -268,7 +352,7 @@ def _worse(empty: Ratio, sizes: Sequence[int], pair: Callable[[str, int], Pair])
             many, few = pair(store, size)
             if many and few:
                 note = f"on {store}, with {size:,}"
-                found.append(msgspec.structs.replace(_compare(empty, many, few), note=note))
+                found.append(msgspec.structs.replace(_in_turn(empty, many, few), note=note))
                 whole += size == sizes[0]
                 break
     if not found:
@@ -280,6 +364,12 @@ def _worse(empty: Ratio, sizes: Sequence[int], pair: Callable[[str, int], Pair])
     else:
         note = f"{worst.note}: {of}; not judged, for not both stores had {sizes[0]:,}"
     return msgspec.structs.replace(worst, note=note, judged=judged)
+
+
+def _in_turn(empty: Ratio, many: list[Figure], few: list[Figure]) -> Ratio:
+    """Compare round by round what was measured in turn."""
+    value = median_ratio(many[0].values, few[0].values)
+    return msgspec.structs.replace(_compare(empty, many, few), value=value)
 
 
 def _pick(
@@ -296,7 +386,8 @@ _PICKS: tuple[Pick, ...] = (
     _pick(_drain, "drain_redis_vs_fastest_redis_peer", 3, 5, store="redis"),
     _pick(_drain, "drain_redis_vs_fastest_peer", 1.5, store=None),
     _pick(_drain_many, "drain_redis_200k_vs_10k", 0.9),
-    _pick(_floor, "drain_redis_vs_floor", 0.5),
+    _pick(_ceiling, "drain_redis_vs_ceiling", 0.25, store="redis"),
+    _pick(_ceiling, "drain_sqlite_vs_ceiling", None, store="sqlite"),
     _pick(_drain_sqlite, "drain_sqlite_vs_huey_sqlite", 8),
     _pick(_drain_tenants, "drain_tenants_vs_plain", 0.7),
     _pick(_submit, "submit_one_caller_vs_fastest_peer", 1, how="one"),

@@ -11,15 +11,15 @@ import msgspec
 from bench.harness import machine
 from bench.harness.bench import Bench
 from bench.report import ratios
-from bench.report.figures import Book, Figure
+from bench.report.figures import CLIENT_CPU, SERVER_CPU, Book, Figure
 from bench.report.tables import grid, number, table
 
 TITLES = {
+    "pairs": "Pairs",
     "drain": "Drain",
     "submit": "Submit",
     "latency": "Latency on an idle system",
     "stages": "Stages of workflows",
-    "floor": "The floor",
     "growth": "Growth",
     "memory": "Memory",
     "recovery": "Recovery after kill -9",
@@ -27,7 +27,9 @@ TITLES = {
     "plans": "Plans",
     "pages": "Pages of long lists",
     "service": "The service",
+    "capacity": "Capacity",
 }
+CPU_NAMES = {CLIENT_CPU: "client", SERVER_CPU: "server"}
 
 
 def build(bench: Bench, absent: dict[str, str], *, seconds: float, full: bool) -> dict[str, Any]:
@@ -146,10 +148,17 @@ def _runs(report: dict[str, Any]) -> str:
 def ratio_table(report: dict[str, Any]) -> list[str]:
     """Return what was compared with what, without the goals."""
     rows = [
-        [f"`{name}`", _value(ratio), _side(ratio["ours"]), _side(ratio["other"]), ratio["note"]]
+        [
+            f"`{name}`",
+            _value(ratio),
+            ratio["decided_by"],
+            _side(ratio["ours"]),
+            _side(ratio["other"]),
+            ratio["note"],
+        ]
         for name, ratio in report["ratios"].items()
     ]
-    return grid(["ratio", "value", "ours", "compared with", "note"], rows)
+    return grid(["ratio", "value", "decided by", "ours", "compared with", "note"], rows)
 
 
 def goal_table(report: dict[str, Any]) -> list[str]:
@@ -163,12 +172,14 @@ def goal_table(report: dict[str, Any]) -> list[str]:
                 _value(ratio),
                 "–" if ratio["goal"] is None else f"≥ {ratio['goal']:g}{then}",
                 {True: "yes", False: "no", None: "–"}[ratio["met"]],
+                ratio["decided_by"],
                 _side(ratio["ours"]),
                 _side(ratio["other"]),
                 ratio["note"],
             ]
         )
-    return grid(["ratio", "value", "goal", "met", "ours", "compared with", "note"], rows)
+    head = ["ratio", "value", "goal", "met", "decided by", "ours", "compared with", "note"]
+    return grid(head, rows)
 
 
 def _value(ratio: dict[str, Any]) -> str:
@@ -176,7 +187,12 @@ def _value(ratio: dict[str, Any]) -> str:
 
 
 def _side(side: dict[str, Any] | None) -> str:
-    return "–" if side is None else f"{side['who']}: {number(side['value'])} {side['unit']}"
+    if side is None:
+        return "–"
+    said = f"{side['who']}: {number(side['value'])} {side['unit']}"
+    cpu = side.get("cpu", {})
+    used = [f"{number(cpu[key])} µs {name}" for key, name in CPU_NAMES.items() if key in cpu]
+    return f"{said}, {' + '.join(used)}" if used else said
 
 
 def settings_table(report: dict[str, Any]) -> list[str]:

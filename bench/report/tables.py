@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
-from bench.report.figures import Book, Figure
+from bench.report import pairs
+from bench.report.figures import CPU, LOAD, Book, Figure
 
-LABELS = {"beside": "small store"}  # the measure of a small store, beside that of the large one
+LABELS = {
+    "beside": "small store",  # beside the measure of the large one
+    LOAD: "others' load",
+}
 
 
 def table(book: Book, question: str) -> list[str]:
     """All figures of a question: a row for each case, a column for each measure."""
+    if question == pairs.QUESTION:
+        return pair_table(book)
     figures = [f for f in book if f.question == question and (f.values or f.problems)]
     measures = list(dict.fromkeys((figure.measure, figure.unit) for figure in figures))
     names = list(dict.fromkeys(name for figure in figures for name in figure.case))
@@ -23,12 +30,45 @@ def table(book: Book, question: str) -> list[str]:
         "store",
         "settings",
         *names,
-        *(f"{LABELS.get(m, m)} {u}" for m, u in measures),
+        *(f"{_label(m)} {u}" for m, u in measures),
         "runs",
         "notes",
     ]
     ordered = sorted(rows.items(), key=lambda row: tuple(map(_sortable, row[0])))
     return grid(head, [_row(key, found, [m for m, _ in measures]) for key, found in ordered])
+
+
+def pair_table(book: Book) -> list[str]:
+    """Return a row for each pair and measure: units differ too much for a column of each."""
+    rows = [
+        [
+            str(figure.case["pair"]),
+            f"{figure.measure}, {figure.unit}",
+            *(spread(side.figure) for side in (pair.ours, pair.other)),
+            *(_cpu_cell(side) for side in (pair.ours, pair.other)),
+            f"{pair.by_rate:.2f}",
+            "–" if pair.by_cpu is None else f"{pair.by_cpu:.2f}",
+            f"{pair.load:.1f}",
+            str(pair.runs),
+        ]
+        for figure, pair in pairs.list_pairs(book)
+    ]
+    head = ["pair", "measure", "ours", "other", "µs of ours", "µs of the other"]
+    return grid([*head, "ours / other", "by CPU", "others' load", "pairs"], rows)
+
+
+def _cpu_cell(side: pairs.PairSide) -> str:
+    """Return the medians of client and server."""
+    known = [statistics.median(values) for values in (side.client, side.server) if values]
+    return " + ".join(map(number, known)) or "–"
+
+
+def _label(measure: str) -> str:
+    """Return the head of a column: ``one_client_cpu`` is the client's CPU at the rate of *one*."""
+    for side in CPU:
+        if measure.endswith(side):
+            return f"{measure.removesuffix(side)}{side.removesuffix('_cpu')} CPU".replace("_", " ")
+    return LABELS.get(measure, measure)
 
 
 def _row(key: tuple[object, ...], found: dict[str, Figure], measures: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ FOLDERS = (PACKAGE, ROOT / "verify", BENCH)
 PEERS = BENCH / "peers"  # each adapter lives in an environment of its own, and may repeat a name
 SOURCE_SUFFIXES = (".py", ".lua", ".sql", ".js", ".ts", ".css", ".html")
 FOLDER_FILES = 20
-NOUNS_IN_ING = {"firing", "tracing"}  # of a trigger; of calls through services
+NOUNS_IN_ING = {"ceiling", "firing", "tracing"}  # of a drain; of a trigger; of calls
 
 # A docstring that opens with one of these leans on what stands before it, and cannot be read alone.
 PRONOUNS = """

@@ -13,7 +13,7 @@ from typing import Any
 import absurdctl
 import psycopg
 from absurd_sdk import AsyncAbsurd, AsyncTaskContext
-from adapter_cli import Options, main, pauses, shares, start_ms_async
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms_async
 
 NAME = "absurd"
 STORES = ("postgres",)
@@ -48,7 +48,7 @@ def work(options: Options) -> None:
     asyncio.run(_work(options))
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     return asyncio.run(_submit(options))
 
 
@@ -56,7 +56,7 @@ def latency(options: Options) -> dict[str, list[float]]:
     return asyncio.run(_latency(options))
 
 
-def stages(options: Options) -> float:
+def stages(options: Options) -> Elapsed:
     return asyncio.run(_stages(options))
 
 
@@ -86,12 +86,12 @@ async def _work(options: Options) -> None:
         await asyncio.gather(*running)
 
 
-async def _submit(options: Options) -> float:
+async def _submit(options: Options) -> Elapsed:
     callers = options.callers if options.how == "many" else 1
     async with _apps(options, min(callers, CALLER_CONNECTIONS)) as apps:
         if options.how == "bulk":
-            return await _measure_seconds(_spawn_in_bulk(apps[0], options.task, options.tasks))
-        return await _measure_seconds(
+            return await _measure_calls(_spawn_in_bulk(apps[0], options.task, options.tasks))
+        return await _measure_calls(
             *(
                 _spawn(apps[n % len(apps)], options.task, numbers)
                 for n, numbers in enumerate(shares(options.tasks, callers))
@@ -112,7 +112,7 @@ async def _latency(options: Options) -> dict[str, list[float]]:
     return {"start_ms": starts, "result_ms": results}
 
 
-async def _stages(options: Options) -> float:
+async def _stages(options: Options) -> Elapsed:
     """All are spawned, then worked off by as many at once as asked for; both are timed."""
     left = options.workflows
 
@@ -129,7 +129,7 @@ async def _stages(options: Options) -> float:
     async with _workers(options, options.at_once) as workers:
         for app, _ in workers:
             app.register_task("staged")(run_stages)
-        began = time.perf_counter()
+        watch = Stopwatch()
         await asyncio.gather(
             *(
                 _spawn_many(app, options.stages, len(numbers))
@@ -139,7 +139,7 @@ async def _stages(options: Options) -> float:
             )
         )
         await asyncio.gather(*(_run(options, *worker) for worker in workers))
-        return time.perf_counter() - began
+        return watch.stop()
 
 
 async def _nothing() -> None:
@@ -175,10 +175,10 @@ async def _spawn_in_bulk(app: AsyncAbsurd, task: str, tasks: int) -> None:
             await _spawn(app, task, range(first, min(first + BULK, tasks)))
 
 
-async def _measure_seconds(*calls: Coroutine[Any, Any, None]) -> float:
-    began = time.perf_counter()
+async def _measure_calls(*calls: Coroutine[Any, Any, None]) -> Elapsed:
+    watch = Stopwatch()
     await asyncio.gather(*calls)
-    return time.perf_counter() - began
+    return watch.stop()
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 import uvloop
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 from arq import create_pool, func
 from arq.connections import ArqRedis, RedisSettings
 from arq.worker import Worker
@@ -47,11 +47,11 @@ def work(options: Options) -> None:
     worker.run()
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     return _run(options, _submit(options))
 
 
-async def _submit(options: Options) -> float:
+async def _submit(options: Options) -> Elapsed:
     pool = await _pool(options)
 
     async def send(numbers: range) -> None:
@@ -59,11 +59,11 @@ async def _submit(options: Options) -> float:
             await pool.enqueue_job(options.task, n)
 
     callers = 1 if options.how == "one" else options.callers
-    began = time.perf_counter()
+    watch = Stopwatch()
     await asyncio.gather(*(send(share) for share in shares(options.tasks, callers)))
-    seconds = time.perf_counter() - began
+    elapsed = watch.stop()
     await pool.aclose()
-    return seconds
+    return elapsed
 
 
 def prepare(options: Options) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 from celery import Celery
 
 NAME = "celery"
@@ -53,7 +53,7 @@ def _switches(options: Options) -> list[str]:
     return [*quiet, "--pool=solo"] if options.best else ["--concurrency=2"]
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     app = _app(options)
     task = _tasks(app, options)[options.task]
 
@@ -69,13 +69,13 @@ def submit(options: Options) -> float:
     send = send_all if options.best or options.how == "bulk" else send_each
     send(range(0))
     if options.how != "many":
-        began = time.perf_counter()
+        watch = Stopwatch()
         send(range(options.tasks))
-        return time.perf_counter() - began
+        return watch.stop()
     with ThreadPoolExecutor(options.callers) as pool:
-        began = time.perf_counter()
+        watch = Stopwatch()
         list(pool.map(send, shares(options.tasks, options.callers)))
-        return time.perf_counter() - began
+        return watch.stop()
 
 
 def prepare(options: Options) -> None:

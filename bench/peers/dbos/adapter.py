@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 from dbos import DBOS, DBOSClient, DBOSConfig, EnqueueOptions
 
 NAME = "dbos"
@@ -89,16 +89,16 @@ def work(options: Options) -> None:
         ended.wait()
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     client = _client(options)
     try:
         if options.how == "bulk":
-            return _bulk_seconds(client, options)
+            return _bulk_elapsed(client, options)
         one_by_one = [
             lambda numbers=numbers: _enqueue(client, options.task, numbers)
             for numbers in shares(options.tasks, options.callers if options.how == "many" else 1)
         ]
-        return _seconds_of(one_by_one)
+        return _elapsed_of(one_by_one)
     finally:
         client.destroy()
 
@@ -118,7 +118,7 @@ def latency(options: Options) -> dict[str, list[float]]:
     return {"start_ms": starts, "result_ms": results}
 
 
-def stages(options: Options) -> float:
+def stages(options: Options) -> Elapsed:
     def run(numbers: range) -> None:
         for _ in numbers:
             DBOS.start_workflow(run_stages, options.stages).get_result()
@@ -126,7 +126,7 @@ def stages(options: Options) -> float:
     with _launch(options):
         run_stages(options.stages)
         callers = shares(options.workflows, min(options.at_once, options.workflows))
-        return _seconds_of([lambda numbers=numbers: run(numbers) for numbers in callers])
+        return _elapsed_of([lambda numbers=numbers: run(numbers) for numbers in callers])
 
 
 @contextmanager
@@ -179,27 +179,27 @@ def _enqueue(client: DBOSClient, task: str, numbers: range) -> None:
         client.enqueue(_to(task), number)
 
 
-def _bulk_seconds(client: DBOSClient, options: Options) -> float:
+def _bulk_elapsed(client: DBOSClient, options: Options) -> Elapsed:
     """Many in one transaction: there is no call that takes them all."""
     place = sqlalchemy.make_url(options.url)
     if options.store == "postgres":
         place = place.set(drivername="postgresql+psycopg")
     engine = sqlalchemy.create_engine(place)
     engine.connect().close()
-    began = time.perf_counter()
+    watch = Stopwatch()
     for first in range(0, options.tasks, BULK):
         with engine.begin() as connection:
             for number in range(first, min(first + BULK, options.tasks)):
                 client.enqueue_in_transaction(connection, _to(options.task), number)
-    return time.perf_counter() - began
+    return watch.stop()
 
 
-def _seconds_of(calls: list[Callable[[], None]]) -> float:
+def _elapsed_of(calls: list[Callable[[], None]]) -> Elapsed:
     with ThreadPoolExecutor(len(calls)) as threads:
-        began = time.perf_counter()
+        watch = Stopwatch()
         for call in [threads.submit(call) for call in calls]:
             call.result()
-        return time.perf_counter() - began
+        return watch.stop()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 
 if "best" in sys.argv or "--settings" not in sys.argv:
     os.environ["dramatiq_queue_prefetch"] = "100"  # noqa: SIM112 – read at import, spelled so
@@ -59,7 +59,7 @@ def _sizes(options: Options) -> dict[str, int]:
     return sizes | ({"worker_threads": options.slots} if options.task == "hold" else {})
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     _broker(options)
     send = _actors(options)[options.task].send
 
@@ -68,13 +68,13 @@ def submit(options: Options) -> float:
             send(n)
 
     if options.how != "many":
-        began = time.perf_counter()
+        watch = Stopwatch()
         send_all(range(options.tasks))
-        return time.perf_counter() - began
+        return watch.stop()
     with ThreadPoolExecutor(options.callers) as pool:
-        began = time.perf_counter()
+        watch = Stopwatch()
         list(pool.map(send_all, shares(options.tasks, options.callers)))
-        return time.perf_counter() - began
+        return watch.stop()
 
 
 def prepare(options: Options) -> None:

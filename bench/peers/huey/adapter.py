@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 from huey import RedisHuey, SqliteHuey
 from huey.api import Huey
 
@@ -41,7 +41,7 @@ def work(options: Options) -> None:
     huey.create_consumer(**sizes).run()
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     huey = _huey(options)
     send = _tasks(huey, options)[options.task]
 
@@ -51,13 +51,13 @@ def submit(options: Options) -> float:
 
     huey.storage.queue_size()  # the connection is made here
     if options.how != "many":
-        began = time.perf_counter()
+        watch = Stopwatch()
         send_all(range(options.tasks))
-        return time.perf_counter() - began
+        return watch.stop()
     with ThreadPoolExecutor(options.callers) as pool:
-        began = time.perf_counter()
+        watch = Stopwatch()
         list(pool.map(send_all, shares(options.tasks, options.callers)))
-        return time.perf_counter() - began
+        return watch.stop()
 
 
 def prepare(options: Options) -> None:

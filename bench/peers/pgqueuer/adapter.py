@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncpg
 import uvloop
-from adapter_cli import Options, main, pauses, shares, start_ms_async
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms_async
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
@@ -45,7 +45,7 @@ def work(options: Options) -> None:
     _run(options, _work(options))
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     return _run(options, _submit(options))
 
 
@@ -83,13 +83,13 @@ async def _work(options: Options) -> None:
         await worker.run(batch_size=BATCH[options.settings])
 
 
-async def _submit(options: Options) -> float:
+async def _submit(options: Options) -> Elapsed:
     callers = options.callers if options.how == "many" else 1
     async with _drivers(options, min(callers, CALLER_CONNECTIONS)) as drivers:
         queries = [Queries(driver) for driver in drivers]
         if options.how == "bulk":
-            return await _measure_seconds(_enqueue_in_bulk(queries[0], options.task, options.tasks))
-        return await _measure_seconds(
+            return await _measure_calls(_enqueue_in_bulk(queries[0], options.task, options.tasks))
+        return await _measure_calls(
             *(
                 _enqueue(queries[n % len(queries)], options.task, numbers)
                 for n, numbers in enumerate(shares(options.tasks, callers))
@@ -108,10 +108,10 @@ async def _enqueue_in_bulk(queries: Queries, task: str, tasks: int) -> None:
         await queries.enqueue([task] * len(payloads), payloads, [0] * len(payloads))
 
 
-async def _measure_seconds(*calls: Coroutine[Any, Any, None]) -> float:
-    began = time.perf_counter()
+async def _measure_calls(*calls: Coroutine[Any, Any, None]) -> Elapsed:
+    watch = Stopwatch()
     await asyncio.gather(*calls)
-    return time.perf_counter() - began
+    return watch.stop()
 
 
 async def _latency(options: Options) -> dict[str, list[float] | None]:

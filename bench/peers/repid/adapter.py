@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 import uvloop
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 from repid import Repid, Router
 from repid.connections.redis import RedisServer
 from repid.router import catch_all_routing_strategy
@@ -70,11 +70,11 @@ def _router(options: Options) -> Router:
     return router
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     return _run(options, _submit(options))
 
 
-async def _submit(options: Options) -> float:
+async def _submit(options: Options) -> Elapsed:
     app = _app(options)
     headers = None if options.best else {"topic": options.task}
 
@@ -84,9 +84,9 @@ async def _submit(options: Options) -> float:
 
     async with app.servers.default.connection():
         callers = 1 if options.how == "one" else options.callers
-        began = time.perf_counter()
+        watch = Stopwatch()
         await asyncio.gather(*(send(share) for share in shares(options.tasks, callers)))
-        return time.perf_counter() - began
+        return watch.stop()
 
 
 def prepare(options: Options) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import uvloop
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 from saq import Job, Queue, Worker
 
 NAME = "saq"
@@ -50,11 +50,11 @@ def _sizes(options: Options) -> dict[str, Any]:
     return sizes | ({"concurrency": options.slots} if options.task == "hold" else {})
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     return _run(options, _submit(options))
 
 
-async def _submit(options: Options) -> float:
+async def _submit(options: Options) -> Elapsed:
     queue = _queue(options)
     tuned = TUNED | {"ttl": -1} if options.best else {}
 
@@ -65,11 +65,11 @@ async def _submit(options: Options) -> float:
     await queue.connect()
     await queue.count("queued")
     callers = 1 if options.how == "one" else options.callers
-    began = time.perf_counter()
+    watch = Stopwatch()
     await asyncio.gather(*(send(share) for share in shares(options.tasks, callers)))
-    seconds = time.perf_counter() - began
+    elapsed = watch.stop()
     await queue.disconnect()
-    return seconds
+    return elapsed
 
 
 def prepare(options: Options) -> None:

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 import uvloop
-from adapter_cli import Options, main, pauses, shares, start_ms
+from adapter_cli import Elapsed, Options, Stopwatch, main, pauses, shares, start_ms
 from taskiq import TaskiqResult
 from taskiq.api import run_receiver_task
 from taskiq.serializers import ORJSONSerializer
@@ -65,11 +65,11 @@ def _sizes(options: Options) -> dict[str, Any]:
     return sizes | ({"max_async_tasks": options.slots} if options.task == "hold" else {})
 
 
-def submit(options: Options) -> float:
+def submit(options: Options) -> Elapsed:
     return _run(options, _submit(options))
 
 
-async def _submit(options: Options) -> float:
+async def _submit(options: Options) -> Elapsed:
     broker = _broker(options)
     task = _tasks(broker, options)[options.task]
 
@@ -79,11 +79,11 @@ async def _submit(options: Options) -> float:
 
     await broker.startup()
     callers = 1 if options.how == "one" else options.callers
-    began = time.perf_counter()
+    watch = Stopwatch()
     await asyncio.gather(*(send(share) for share in shares(options.tasks, callers)))
-    seconds = time.perf_counter() - began
+    elapsed = watch.stop()
     await broker.shutdown()
-    return seconds
+    return elapsed
 
 
 def prepare(options: Options) -> None:

@@ -60,6 +60,7 @@ def test_the_goal_has_all_runs_and_the_rest_one() -> None:
     assert [case.case for case in goal.cases] == [{"rate": 2_000, "batch": 1, "workers": 0}]
     assert {case.runs for case in goal.cases} == {None}
     assert {case.runs for case in rest.cases} == {1}
+    assert max(int(case.case["rate"]) for case in rest.cases) == 6_500  # more than it can bear
 
 
 # -- the bounds, as ratios

@@ -4,13 +4,14 @@ import pytest
 
 from bench.report.figures import Book
 from bench.report.ratios import Ratio, by_name, ratios
-from tests.support.bench.bench_figures import add, full_book, who
+from tests.support.bench.bench_figures import Pair, add, add_pair, full_book, who
 
 GOALS = {
     "drain_redis_vs_fastest_redis_peer": 3,
     "drain_redis_vs_fastest_peer": 1.5,
     "drain_redis_200k_vs_10k": 0.9,
-    "drain_redis_vs_floor": 0.5,
+    "drain_redis_vs_ceiling": 0.25,
+    "drain_sqlite_vs_ceiling": None,
     "drain_sqlite_vs_huey_sqlite": 8,
     "drain_tenants_vs_plain": 0.7,
     "submit_one_caller_vs_fastest_peer": 1,
@@ -46,7 +47,7 @@ def test_every_goal_has_its_ratio_and_no_other_is_told() -> None:
         ("drain_redis_vs_fastest_redis_peer", 3.0, "repid redis, best"),
         ("drain_redis_vs_fastest_peer", 1.5, "pgqueuer postgres, best"),
         ("drain_redis_200k_vs_10k", 0.95, "holdfast redis"),
-        ("drain_redis_vs_floor", 0.6, "floor redis"),
+        ("drain_redis_vs_ceiling", 0.25, "ceiling redis"),
         ("drain_sqlite_vs_huey_sqlite", 8.0, "huey sqlite, best"),
         ("drain_tenants_vs_plain", 0.75, "holdfast redis"),
         ("submit_one_caller_vs_fastest_peer", 1.0, "repid redis, best"),
@@ -149,3 +150,65 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
     for ratio in by_name(ratios(Book())).values():
         assert (ratio["value"], ratio["met"]) == (None, None)
         assert ratio["note"] == "not measured in this run"
+
+
+OURS = who("holdfast", "redis")
+REPID = who("repid", "redis")
+
+
+def test_pairs_decide_where_there_are_any() -> None:
+    book = full_book()
+    add_pair(book, Pair("drain", OURS, REPID, [40.0, 60.0, 50.0], [20.0, 20.0, 10.0]))
+    ratio = found(book)["drain_redis_vs_fastest_redis_peer"]
+    assert ratio.value == pytest.approx(3.0)  # the median of 2, 3 and 5
+    assert ratio.decided_by == "rate"
+    assert ratio.note == "3 pairs"
+
+
+def test_on_a_busy_machine_cpu_decides_and_the_rate_is_told() -> None:
+    book = full_book()
+    add_pair(book, Pair("drain", OURS, REPID, [40.0], [20.0]), load=1.5, cpu=(10.0, 40.0))
+    ratio = found(book)["drain_redis_vs_fastest_redis_peer"]
+    assert ratio.value == pytest.approx(4.0)
+    assert ratio.decided_by == "CPU"
+    assert ratio.note == "1 pair, others kept 1.5 cores busy, by rate 2.00"
+    assert ratio.ours is not None
+    assert ratio.ours.cpu == {"client_cpu": 10.0}
+
+
+def test_of_several_pairs_the_hardest_counts() -> None:
+    book = full_book()
+    add_pair(book, Pair("drain", OURS, REPID, [60.0], [20.0]))
+    add_pair(book, Pair("drain", OURS, who("pgqueuer", "postgres"), [60.0], [50.0]))
+    ratios_of = found(book)
+    assert ratios_of["drain_redis_vs_fastest_peer"].value == pytest.approx(1.2)
+    assert ratios_of["drain_redis_vs_fastest_redis_peer"].value == pytest.approx(3.0)
+
+
+def test_a_peer_without_a_pair_that_was_clearly_ahead_is_named() -> None:
+    book = full_book()
+    add_pair(book, Pair("drain", OURS, REPID, [60.0], [10.0]))
+    ratio = found(book)["drain_redis_vs_fastest_peer"]
+    assert "pgqueuer postgres was faster in its table" in ratio.note
+
+
+def test_latencies_of_pairs_are_compared_by_time() -> None:
+    book = full_book()
+    add_pair(book, Pair("latency", OURS, REPID, [0.5], [1.0], "start_p50"), load=2.0)
+    ratio = found(book)["latency_p50_fastest_peer_vs_ours"]
+    assert ratio.value == pytest.approx(2.0)
+    assert ratio.decided_by == "time"
+
+
+def test_own_drains_and_stages_are_taken_from_their_pairs() -> None:
+    book = full_book()
+    add_pair(book, Pair("drain with tenants", OURS, OURS, [30.0], [60.0]))
+    add_pair(book, Pair("drain of 200,000", OURS, OURS, [48.0], [60.0]))
+    sqlite = who("holdfast", "sqlite")
+    add_pair(book, Pair("stages one by one", sqlite, who("dbos", "sqlite"), [40.0], [10.0]))
+    add_pair(book, Pair("drain", sqlite, who("huey", "sqlite", "plain"), [60.0], [10.0]))
+    values = {name: ratio.value for name, ratio in found(book).items()}
+    assert values["drain_tenants_vs_plain"] == pytest.approx(0.5)
+    assert values["drain_redis_200k_vs_10k"] == pytest.approx(0.8)
+    assert values["stages_one_by_one_vs_dbos_sqlite"] == pytest.approx(4.0)
+    assert values["drain_sqlite_vs_huey_sqlite"] == pytest.approx(6.0)

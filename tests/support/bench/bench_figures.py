@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from bench.report.figures import Book, Who
 
@@ -22,6 +23,29 @@ def add(
     book.figure(question, one, case, measure, "tasks/s").values.extend(values)
 
 
+class Pair(NamedTuple):
+    """Both sides of a pair: what it is about, and the values of each side."""
+
+    what: str
+    ours: Who
+    other: Who
+    values: Sequence[float]
+    others: Sequence[float]
+    measure: str = "rate"
+
+
+def add_pair(book: Book, pair: Pair, *, load: float = 0.1, cpu: tuple[float, ...] = ()) -> None:
+    """Add both sides of a pair; ``cpu`` is what the client of each uses for a task."""
+    sides = (("ours", pair.ours, pair.values), ("other", pair.other, pair.others))
+    for at, (side, one, values) in enumerate(sides):
+        case: dict[str, Any] = {"pair": f"{pair.what}: {pair.other.label}", "side": side}
+        add(book, "pairs", one, list(values), pair.measure, **case)
+        add(book, "pairs", one, [load] * len(values), "load", **case)
+        if cpu:
+            prefix = "" if pair.measure == "rate" else f"{pair.measure}_"
+            add(book, "pairs", one, [cpu[at]] * len(values), f"{prefix}client_cpu", **case)
+
+
 def full_book() -> Book:
     """Every figure that a ratio asks for, in round numbers."""
     book = Book()
@@ -39,8 +63,7 @@ def full_book() -> Book:
         add(book, "drain", who("huey", store), [10.0], **redis)
     for slow in ("arq", "celery", "saq", "taskiq"):
         add(book, "drain", who(slow, "redis"), [5.0], tasks=2_000, workers=1, tenants=0)
-    add(book, "floor", ours, [60.0], "drain")
-    add(book, "floor", who("floor", "redis"), [100.0], "drain")
+    add_pair(book, Pair("drain", ours, who("ceiling", "redis"), [60.0], [240.0]))
     for how, rate in (("one", 10.0), ("many", 40.0), ("bulk", 90.0)):
         add(book, "submit", ours, [rate], how)
         add(book, "submit", who("repid", "redis"), [10.0], how)
