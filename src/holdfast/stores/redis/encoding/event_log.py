@@ -102,7 +102,7 @@ def implied_events(task: Task, fields: Mapping[str, str]) -> list[ev.Event]:
     """Return the events that only the record implies, and the list does not contain."""
     if ran := fields.get("ran"):
         start, _, began = ran.partition(" ")
-        facts = "\n".join((began, repr(task.status_since), fields.get("stage0", "")))
+        facts = "\n".join((began, record.decimal(task.status_since), fields.get("stage0", "")))
         start_element = _start_event(task, fields, record.FIRST_CLAIMED, float(start))
         return [start_element, *_straight(task.id, task.version, facts)]
     if is_start_implied(task, fields.get("leaseId", "")):

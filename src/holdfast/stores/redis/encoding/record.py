@@ -36,6 +36,11 @@ decode_failure = msgspec.json.Decoder(Failure).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
+def decimal(seconds: float) -> str:
+    """Return the shortest text that is read as the same number; `repr` takes six times as long."""
+    return encode(seconds).decode()
+
+
 def iso(seconds: float) -> str:
     whole, micros = divmod(round(seconds * 1_000_000), 1_000_000)
     return f"{_iso_second(whole)}.{micros:06d}Z"
@@ -92,7 +97,7 @@ _FIXED = {"type": Field("type", _text, _text), "created_at": Field("createdAt", 
 _FIXED_OR_EMPTY = {"tenant": Field("tenantId", _text, _text), "plan": Field("planId", _text, _text)}
 _FIXED_OPTIONAL = {
     "queue": Field("queue", _text, _text),
-    "keep_seconds": Field("keepSeconds", repr, float),
+    "keep_seconds": Field("keepSeconds", decimal, float),
     "key": Field("key", _text, _text),
     "trace_id": Field("traceId", _text, _text),
     "user": Field("user", write_json, _decode_any),
@@ -104,7 +109,7 @@ _FIXED_OPTIONAL = {
 # These are changed by decisions.
 _KEPT = {
     "status": Field("status", str, Status),
-    "status_since": Field("statusSince", repr, float),
+    "status_since": Field("statusSince", decimal, float),
     "version": Field("version", str, int),
     # Those of the code when the task last ran.
     "stages": Field("stageNames", stage_names, _read_names),
@@ -117,7 +122,7 @@ _COMPLETED = {  # the first claim adds these
 }
 _OPTIONAL = {
     "retry_max": Field("retryMax", str, int),
-    "settled_at": Field("settledAt", repr, float),
+    "settled_at": Field("settledAt", decimal, float),
     "run": Field("run", str, int),
     "epoch": Field("epoch", str, int),
     "next_undo": Field("nextUndo", str, int),
@@ -128,9 +133,9 @@ _OPTIONAL = {
     "lapses": Field("lapses", str, int),
     "forced": Field("forced", write_flag, read_flag),
     "interrupted": Field("interrupted", write_flag, read_flag),
-    "unknown_since": Field("unknownSince", repr, float),
+    "unknown_since": Field("unknownSince", decimal, float),
     "outages": Field("outages", str, int),
-    "outage_since": Field("outageSince", repr, float),
+    "outage_since": Field("outageSince", decimal, float),
     "ran_by": Field("ranBy", _text, _text),
     "failure": Field("failure", write_json, decode_failure),
 }
@@ -138,7 +143,7 @@ _OPTIONAL = {
 _PLACED = {
     "place": Field("place", str, Place),
     "order": Field("order", str, int),
-    "due": Field("due", repr, float),
+    "due": Field("due", decimal, float),
     "fence": Field("fence", str, int),  # only if no lease contains it
 }
 _ALL = _FIXED | _FIXED_OR_EMPTY | _FIXED_OPTIONAL | _KEPT | _COMPLETED | _OPTIONAL | _PLACED
@@ -178,7 +183,7 @@ def waiting(task: Task) -> list[str]:
     fields = [
         *("type", task.type, "tenantId", task.tenant or "", "planId", task.plan or ""),
         *("createdAt", iso(task.created_at), "status", task.status),
-        *("statusSince", repr(task.status_since), "version", str(task.version)),
+        *("statusSince", decimal(task.status_since), "version", str(task.version)),
         *("stageNames", stage_names(task.stages)),
     ]
     if _seldom(task) != _AS_EVER:
@@ -213,7 +218,7 @@ def full(task: Task) -> Fields:
     if task.failure is not None:
         fields["error"] = task.failure.fingerprint
     if task.suspended:
-        fields["suspendedAt"] = repr(task.updated_at)
+        fields["suspendedAt"] = decimal(task.updated_at)
     return fields
 
 
@@ -230,7 +235,7 @@ def changed_fields(before: Task, after: Task) -> tuple[list[str], list[str]]:
     if after.last_completed != before.last_completed:
         fields += ("lastCompletedStageIndex", str(after.last_completed))
     if after.status_since != before.status_since or after.status is not before.status:
-        fields += ("status", after.status, "statusSince", repr(after.status_since))
+        fields += ("status", after.status, "statusSince", decimal(after.status_since))
     if after.ran_by != before.ran_by and after.ran_by is not None:
         fields += ("ranBy", after.ran_by)
     gone = list[str]()
@@ -238,7 +243,7 @@ def changed_fields(before: Task, after: Task) -> tuple[list[str], list[str]]:
         if after.settled_at is None:
             gone.append("settledAt")
         elif after.settled_at != after.status_since:
-            fields += ("settledAt", repr(after.settled_at))
+            fields += ("settledAt", decimal(after.settled_at))
     if not has_same_rare_facts(before, after):
         _add_rare(before, after, fields, gone)
     return fields, gone
@@ -259,7 +264,7 @@ def _add_rare(before: Task, after: Task, fields: list[str], gone: list[str]) -> 
         else:
             gone.append("error")
     if after.suspended:
-        fields += ("suspendedAt", repr(after.updated_at))
+        fields += ("suspendedAt", decimal(after.updated_at))
     elif before.suspended:
         gone.append("suspendedAt")
 

@@ -85,7 +85,7 @@ def packed_submission(submission: Submission) -> bytes:
             plan=task.plan,
             key=task.key,
             error=task.failure.fingerprint if task.failure else None,
-            suspended_at=repr(task.updated_at) if task.suspended else None,
+            suspended_at=record.decimal(task.updated_at) if task.suspended else None,
             held=submission.held,
             events=None if events == created_events(task) else encode_events(events),
             saves=saves(task),

@@ -113,7 +113,7 @@ def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
         dwelt=after.updated_at - before.status_since,
         lease=transition.lease,
         error=after.failure.fingerprint if after.failure else None,
-        suspended_at=repr(after.updated_at) if after.suspended else None,
+        suspended_at=record.decimal(after.updated_at) if after.suspended else None,
         not_if_moved_on=transition.not_if_moved_on,
         not_if_busy=transition.not_if_busy,
         not_without_checkpoint=transition.not_without_checkpoint,
@@ -124,9 +124,9 @@ def packed_transition(transition: Transition, tombstone_seconds: int) -> bytes:
     if lease is not None and transition.lease == lease.id:
         packed.was = _known_record(before, lease, transition.next)
     if transition.next is Next.LATER:
-        packed.delay = repr(transition.delay_seconds)
+        packed.delay = record.decimal(transition.delay_seconds)
     if after.settled_at is not None:
-        packed.settled_at = repr(after.settled_at)
+        packed.settled_at = record.decimal(after.settled_at)
         packed.grave = record.grave(after)
         packed.till = f"{after.settled_at + after.keep_seconds:.6f}"
         packed.seconds = str(ceil(max(after.keep_seconds, tombstone_seconds)))
@@ -224,7 +224,7 @@ def straight_run(transition: Transition) -> str | None:
     began, _, completed = events
     if type(began) is not ev.StageStarted or type(completed) is not ev.TaskCompleted:
         return None
-    return f"{before.updated_at!r} {began.at!r}"
+    return f"{record.decimal(before.updated_at)} {record.decimal(began.at)}"
 
 
 def outcome_of(transition: Transition, answer: bytes | Sequence[Any]) -> Outcome | StoreError:

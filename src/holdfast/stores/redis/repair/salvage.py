@@ -279,7 +279,7 @@ def _facts(after: Task, before: Status | None, order: str | None) -> dict[str, A
         "status": after.status,
         "before": before,
         "version": str(after.version),
-        "suspended_at": repr(after.updated_at),
+        "suspended_at": record.decimal(after.updated_at),
         "events": event_log.encode_events([event]),
         "order": order,
     }

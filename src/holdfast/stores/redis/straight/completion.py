@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,9 +19,6 @@ from holdfast.stores.redis.straight.models import (
     start_element,
     version_element,
 )
-
-_PLACES = {True: "field", False: "key"}  # of a body: in the record, or beside it
-_FLAGS = {True: "yes", False: "no"}
 
 
 def usual_completion(transition: Transition, tombstone_seconds: int) -> UsualMove | None:
@@ -47,25 +46,16 @@ def usual_completion(transition: Transition, tombstone_seconds: int) -> UsualMov
     result_text, data_text = as_text(after, result), as_text(after, data)
     stage_inline = len(after.stages) == 1 and is_inline(stage_text)
     ran = straight_run(transition) if stage_inline else None
-    model = (
-        str(before.version),
-        str(after.version),
-        before.status,
-        after.status,
-        after.queue,
-        after.type,
-        record.stage_names(after.stages),
-        str(after.last_completed),
-        after.ran_by,
-        str(ceil(max(after.keep_seconds, tombstone_seconds))),
-        "none" if first else "drop",
-        str(record.saves(after) - record.saves(before)),
-        _PLACES[stage_inline],
-        _PLACES[is_inline(result_text)],
-        _PLACES[is_inline(data_text)],
-        _FLAGS[after.tenant is not None],
-        _FLAGS[after.key is not None],
-        _FLAGS[ran is not None],
+    model = _model_of(
+        _Kind(
+            (before.version, after.version, before.status, after.status),
+            (after.queue, after.type, after.stages, after.last_completed, after.ran_by),
+            max(after.keep_seconds, tombstone_seconds),
+            "none" if first else "drop",
+            record.saves(after) - record.saves(before),
+            (stage_inline, is_inline(result_text), is_inline(data_text)),
+            (after.tenant is not None, after.key is not None, ran is not None),
+        )
     )
     texts = (
         after.id,
@@ -73,7 +63,7 @@ def usual_completion(transition: Transition, tombstone_seconds: int) -> UsualMov
         lease.id.partition(":")[0],
         str(lease.fence),
         record.iso(after.updated_at),
-        repr(after.status_since),
+        record.decimal(after.status_since),
         f"{after.settled_at + after.keep_seconds:.6f}",
         record.grave(after),
         str(max(0, round((after.updated_at - before.status_since) * 1_000_000))),
@@ -86,6 +76,31 @@ def usual_completion(transition: Transition, tombstone_seconds: int) -> UsualMov
         "" if ran else start_element(before),
     )
     return UsualMove(model, texts)
+
+
+class _Kind(NamedTuple):
+    """The facts that completions of one model share."""
+
+    step: tuple[int, int, str, str]  # version and status, before and after
+    task: tuple[str, str, tuple[str, ...], int, str]  # queue, type, stages, last one, worker
+    kept_seconds: float
+    checkpoint: str
+    saves: int
+    inline: tuple[bool, ...]  # stage, result, data
+    flags: tuple[bool, ...]  # whether there are a tenant, a key, a straight run
+
+
+@lru_cache(maxsize=1024)
+def _model_of(kind: _Kind) -> tuple[str, ...]:
+    version, next_version, before, after = kind.step
+    queue, type_, stages, index, worker = kind.task
+    return (
+        *(str(version), str(next_version), before, after),
+        *(queue, type_, record.stage_names(stages), str(index), worker),
+        *(str(ceil(kind.kept_seconds)), kind.checkpoint, str(kind.saves)),
+        *("field" if is_field else "key" for is_field in kind.inline),
+        *("yes" if flag else "no" for flag in kind.flags),
+    )
 
 
 def completed_task(transition: Transition) -> Applied:

@@ -71,7 +71,7 @@ def insertion_words(batch: Sequence[Submission], lines: Sequence[bytes]) -> Word
             numbers[kind] = str(len(numbers) + 1)
             models += (numbers[kind], *_model_words(task, own))
         tasks += (numbers[kind], task.id, as_text(task, b"%b\n%b" % (line, submission.payload)))
-        tasks += (record.iso(task.created_at), repr(task.status_since))
+        tasks += (record.iso(task.created_at), record.decimal(task.status_since))
         if task.key is not None:
             tasks.append(submission.digest[:DIGEST_CHARS])
         tasks += own
