@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast import Context, Holdfast
+from holdfast.cli.process.garbage_collection import exempt_startup_objects
 from holdfast.engine.declare import AsyncTask, Workflow
 from holdfast.version import __version__
 
@@ -38,7 +39,8 @@ STORES = ("redis", "sqlite")
 CAN = {"submit", "drain", "latency", "result", "stages", "recovery", "verify"}
 _LOOP = "uvloop" if importlib.util.find_spec("uvloop") else "asyncio's own loop"
 _DEFAULTS = (
-    f"default settings (128 slots; {_LOOP}, as in `holdfast worker`; recovery: 100 slots): "
+    f"default settings (128 slots; {_LOOP}, garbage collection as in `holdfast worker`; recovery: "
+    "100 slots): "
     "full state, events and a lease for each task; kill -9 of a worker loses nothing, its tasks "
     "run again; of the server: Redis with AOF everysec about two seconds, SQLite (WAL, synchronous "
     "FULL) nothing"
@@ -101,6 +103,7 @@ async def _work(options: Options) -> None:
     hold_on(app, options)
     slots = options.slots if options.task == "hold" else None  # else the default
     async with app.running(slots=slots):
+        exempt_startup_objects()  # as `holdfast worker` does
         await asked.wait()
 
 
