@@ -1,4 +1,4 @@
-"""What is made of the values of a pair."""
+"""Pairs of measured values decide the ratios: their medians, and what decides each."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is exempt from garbage collection, and in which processes."""
+"""A process of its own exempts what it has loaded from garbage collection; others do not."""
 
 import gc
 from collections.abc import Iterator
