@@ -37,12 +37,17 @@ def _shadow(kind: str, *, straight: bool) -> Iterator[str | None]:
         yield server.url if straight else f"{server.url}?straight=off"
 
 
+def _shadow_words(given: argparse.Namespace) -> str:
+    """Return the words that name the shadow in a command that replays a seed."""
+    return given.shadow if given.straight == "on" else f"{given.shadow} --straight off"
+
+
 def _run_all(given: argparse.Namespace, shadow: str | None) -> int:
     totals = Totals()
     for result in _results(given, shadow):
         totals.add(result)
         if result.broken is not None:
-            print_line(failure(result, given.tenants, given.shadow))
+            print_line(failure(result, given.tenants, _shadow_words(given)))
         if totals.seeds % (PRINTED_EVERY if shadow is None else PRINTED_EVERY_SHADOWED) == 0:
             print_line(totals.summary())
     if given.coverage:
@@ -73,7 +78,7 @@ def _replay(given: argparse.Namespace, shadow: str | None) -> int:
     if not same:
         print_line(f"seed {seed} does not replay: its second trace is {second.digest}")
     if first.broken is not None:
-        print_line(failure(first, given.tenants, given.shadow))
+        print_line(failure(first, given.tenants, _shadow_words(given)))
     return 0 if same and first.broken is None else 1
 
 

@@ -395,3 +395,8 @@ async def all_at_once(calls: Iterable[Awaitable[Sequence[T]]]) -> list[T]:
         return list(await first)
     answers = await asyncio.gather(first, *others)
     return [answer for batch in answers for answer in batch]
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the elements in groups of a size; the last group may be smaller."""
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -10,10 +10,14 @@ from holdfast.domain.task.placement import Next
 from holdfast.domain.task.transition import Outcome, Transition
 from holdfast.stores.redis import scripts
 from holdfast.stores.redis.encoding.transition import outcome_of
-from holdfast.stores.redis.partition import Partition
-from holdfast.stores.redis.straight.completion import completed_task, usual_completion
-from holdfast.stores.redis.straight.models import UsualMove, chunks, words_by_model
-from holdfast.stores.redis.straight.stage_commit import usual_stage_commit
+from holdfast.stores.redis.partition import Partition, chunks
+from holdfast.stores.redis.straight.moves import (
+    UsualMove,
+    completed_task,
+    usual_completion,
+    usual_stage_commit,
+    words_by_model,
+)
 
 STRAIGHT_MOVES = 64  # transitions of one script
 
@@ -31,7 +35,7 @@ class SortedMoves:
         self._stage_commits: dict[int, UsualMove] = {}
         self.general: list[int] = []  # positions
         # Two writes of one task keep their order.
-        if not part.straight or len({one.after.id for one in batch}) < len(batch):
+        if len({one.after.id for one in batch}) < len(batch):
             self.general += range(len(batch))
             return
         for position, transition in enumerate(batch):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from holdfast.domain.errors import PartlyUnavailable, StoreError, StoreUnavailable
@@ -27,6 +27,7 @@ from holdfast.stores.redis.partition import (
     Partition,
     Partitions,
     all_at_once,
+    chunks,
     fail_without_partition,
     gather_all,
     try_all,
@@ -152,7 +153,7 @@ async def _insert_any(
     where = part.client.address.shown
     packed = [submission.packed_submission(submitted) for submitted in batch]
     answers = await all_at_once(
-        _insert_in_time(part, group, depth_limit) for group in _parts(packed, BATCH)
+        _insert_in_time(part, group, depth_limit) for group in chunks(packed, BATCH)
     )
     return [submission.insertion_of(word, name.decode(), where) for word, name in answers]
 
@@ -179,6 +180,9 @@ async def _insert_in_time(part: Partition, packed: Sequence[bytes], depth_limit:
 
 async def apply(part: Partition, batch: Sequence[Transition]) -> list[Outcome]:
     """Write what is as usual on the straight path, and all else by the general scripts."""
+    if not part.straight or all(transition.lease is None for transition in batch):
+        general = await all_at_once(_general_calls(part, batch, range(len(batch))))
+        return unless_failed([outcome for _, outcome in general if outcome is not None])
     moves = SortedMoves(part, batch)
     answers = await all_at_once([*moves.calls(), *_general_calls(part, batch, moves.general)])
     outcomes = dict(answers)
@@ -220,7 +224,7 @@ def _moves(
 ) -> Iterator[tuple[Script, Sequence[bytes]]]:
     """Yield the batches of one script each; a follow-up task is as much work as a transition."""
     if not any(transition.follows for transition in batch):
-        yield from ((scripts.APPLY, group) for group in _parts(packed, MOVES))
+        yield from ((scripts.APPLY, group) for group in chunks(packed, MOVES))
         return
     start = weight = 0
     for end, transition in enumerate(batch):
@@ -239,7 +243,7 @@ async def renew(
 ) -> list[bool]:
     kept: list[bool] = []
     beat_json, lock_seconds = codec.encode(beat), part.terms.lock_seconds
-    for group in _parts(batch, RENEWALS) if batch else [batch]:
+    for group in chunks(batch, RENEWALS) if batch else [batch]:
         args = [text for renewal in group for text in packed_renewal(renewal)]
         answers = await part.call(
             scripts.RENEW, beat.worker, beat_json, lease_seconds, lock_seconds, *args
@@ -280,7 +284,3 @@ async def promote(part: Partition, limit: int) -> Due:
         if reply["moved"] + len(reply["unreadable"]) < batch_limit:
             break
     return Due(count=moved, next_seconds=max(0.0, float(following)) if following else None)
-
-
-def _parts(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
