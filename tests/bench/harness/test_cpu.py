@@ -58,7 +58,9 @@ def test_where_the_system_tells_nothing_all_is_zero(tmp_path: Path) -> None:
     assert cpu.process_cpu_seconds(1 << 22) == 0.0
 
 
-@pytest.mark.skipif(not cpu.PROC.is_dir(), reason="the system has no /proc")
+@pytest.mark.skipif(
+    not cpu.PROC.is_dir(), reason="CPU times are read from /proc, which only Linux has"
+)
 def test_the_clock_of_a_process_goes_on_while_it_works() -> None:
     before = cpu.process_cpu_seconds(os.getpid())
     assert sum(range(100_000))

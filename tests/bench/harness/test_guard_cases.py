@@ -1,6 +1,5 @@
 """The cases of the guard, and what is made of their pairs."""
 
-import msgspec
 import pytest
 
 from bench.harness import guard, guard_cases
@@ -21,6 +20,18 @@ def book_of(*, load: float = 0.1) -> Book:
         pair = who("holdfast", "redis"), who(other, "redis")
         add_pair(book, Pair("drain", *pair, [8.0], [rate]), load=load, cpu=(40.0, 5.0))
     return book
+
+
+def measured_engine(name: str) -> MeasuredEngine:
+    return MeasuredEngine(
+        name=name,
+        version="1",
+        stores=STORES,
+        settings={},
+        can=frozenset(),
+        python=PYTHON,
+        script=PYTHON,
+    )
 
 
 def test_every_kind_of_work_is_guarded_on_each_store_and_a_drain_beside_repid() -> None:
@@ -45,16 +56,8 @@ def test_a_side_whose_cpu_is_not_known_has_no_value() -> None:
 def test_what_was_measured_is_told_by_name(
     monkeypatch: pytest.MonkeyPatch, load: float, disturbed: set[str]
 ) -> None:
-    engine = MeasuredEngine(
-        name="ceiling",
-        version="1",
-        stores=STORES,
-        settings={},
-        can=frozenset(),
-        python=PYTHON,
-        script=PYTHON,
-    )
-    ours = msgspec.structs.replace(engine, name="holdfast")
+    engine = measured_engine("ceiling")
+    ours = measured_engine("holdfast")
     bench = Bench(TrialStores(), ours, ceiling=engine)
     asked: list[str] = []
 
@@ -78,15 +81,7 @@ def test_what_was_measured_is_told_by_name(
 def test_the_least_of_several_counts_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([{"calls": 102.0, "rows": 5.0}, {"calls": 101.0}])
     monkeypatch.setattr(guard_cases, "_count_once", lambda *_: next(found))
-    ours = MeasuredEngine(
-        name="holdfast",
-        version="1",
-        stores=STORES,
-        settings={},
-        can=frozenset(),
-        python=PYTHON,
-        script=PYTHON,
-    )
+    ours = measured_engine("holdfast")
     bench = Bench(TrialStores(), ours)
     values, _ = measure_names(bench, ["drain_sqlite:calls"])
     assert values == {"drain_sqlite:calls": 101.0, "drain_sqlite:rows": 5.0}

@@ -6,7 +6,9 @@ from bench.harness import cpu
 from bench.harness.trial_stores import TrialStores
 
 
-@pytest.mark.skipif(not cpu.PROC.is_dir(), reason="the system has no /proc")
+@pytest.mark.skipif(
+    not cpu.PROC.is_dir(), reason="CPU times are read from /proc, which only Linux has"
+)
 def test_the_work_of_the_server_is_read_beside_that_of_its_client() -> None:
     with TrialStores() as trial_stores, trial_stores.open("redis") as trial:
         first = trial.read_own_cpu()

@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 import redis
+from msgspec.structs import replace
 
+from holdfast.domain.task import decide
 from holdfast.stores.redis.client.client import Script
 from holdfast.stores.redis.keys import GROUP
 from holdfast.stores.redis.store import RedisStore
@@ -43,6 +45,30 @@ def on_task(method: str, task_id: str, *args: Any, **options: Any) -> Step:
 
     async def step(driver: StoreDriver) -> Any:
         return await getattr(driver, method)(await driver.load(task_id), *args, **options)
+
+    return step
+
+
+def finish_after_loss(task_id: str, *, again: bool) -> Step:
+    """Return a step that finishes a stage whose lease has lapsed; ``again``: another has it."""
+
+    async def step(driver: StoreDriver) -> Any:
+        done = await driver.done(await driver.load(task_id))
+        await driver.lapse()
+        if again:
+            await driver.claim("w-2")
+        return await driver.apply(done)
+
+    return step
+
+
+def finish_under_forged_lease(task_id: str) -> Step:
+    """Return a step that finishes a stage under a lease that was never given out."""
+
+    async def step(driver: StoreDriver) -> Any:
+        task = await driver.load(task_id)
+        forged = replace(decide.lease_of(task), id="0-0:0123456789abcdef:1:2")
+        return await driver.apply(await driver.done(replace(task, lease=forged)))
 
     return step
 

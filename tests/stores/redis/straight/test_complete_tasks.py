@@ -6,12 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.errors import SerialisationError
-from holdfast.domain.task import decide
 from holdfast.domain.task.state import Command, Status
 from holdfast.domain.task.transition import Applied, Stale
 from holdfast.stores.redis.straight.transitions import STRAIGHT_MOVES
 from holdfast.testing.contract.drivers.store_driver import StoreDriver
-from tests.support.redis.path_comparison import Ways, on_task
+from tests.support.redis.path_comparison import (
+    Ways,
+    finish_after_loss,
+    finish_under_forged_lease,
+    on_task,
+)
 
 STRAIGHT, LEFT, GENERAL = ["complete_tasks"], ["complete_tasks", "apply"], ["apply"]
 LONG, FOREIGN_LETTERS = "x" * 100, "größer"
@@ -206,28 +210,14 @@ async def test_a_request_between_is_answered_with_the_record(ways: Ways) -> None
 
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_lost_lease_writes_nothing(ways: Ways, again: bool) -> None:
-    task_id = await start(ways)
-
-    async def lose_and_complete(driver: StoreDriver) -> Any:
-        done = await driver.done(await driver.load(task_id))
-        await driver.lapse()
-        if again:
-            await driver.claim("w-2")
-        return await driver.apply(done)
-
-    assert isinstance(await ways.compare(lose_and_complete), Stale)
+    step = finish_after_loss(await start(ways), again=again)
+    assert isinstance(await ways.compare(step), Stale)
     assert scripts_of(ways) == LEFT
 
 
 async def test_another_lease_writes_nothing(ways: Ways) -> None:
-    task_id = await start(ways)
-
-    async def forge(driver: StoreDriver) -> Any:
-        task = await driver.load(task_id)
-        forged = replace(decide.lease_of(task), id="0-0:0123456789abcdef:1:2")
-        return await driver.apply(await driver.done(replace(task, lease=forged)))
-
-    assert isinstance(await ways.compare(forge), Stale)
+    step = finish_under_forged_lease(await start(ways))
+    assert isinstance(await ways.compare(step), Stale)
     assert scripts_of(ways) == LEFT
 
 

@@ -3,8 +3,8 @@
 Its law:
 
 - A straight script looks at everything first. It writes only what is as usual in every respect, and
-  answers by number what is not. The general scripts of `tasks/` do the rest: they alone know the
-  unusual.
+  answers by number what is not; an insert takes the whole batch or nothing of it. The general
+  scripts of `tasks/` do the rest: they alone know the unusual.
 - Whoever reads the store afterwards finds what the general scripts would have written: the same
   keys, fields and values.
 - Whether a task is usual is decided here and in the scripts, by what is looked at in the same step,
